@@ -1,0 +1,1 @@
+"""Documents without torch: sources, regions, grammars, exports. Imports nothing else of this package but errors."""

@@ -1,0 +1,161 @@
+"""Training configuration: frozen dataclasses that a YAML file fills. Unknown keys are an error, not a surprise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, Literal, get_type_hints
+
+from mineru_diffusion.errors import UsageError
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """Size of a network that is trained from scratch (the published architecture, smaller)."""
+
+    vision_width: int = 144
+    vision_depth: int = 5
+    vision_heads: int = 6
+    patch_size: int = 8
+    merge: int = 4
+    width: int = 256
+    layers: int = 4
+    heads: int = 4
+    kv_heads: int = 2
+    head_dim: int = 64
+    intermediate: int = 512
+    rope_theta: float = 10000.0
+
+
+@dataclass(frozen=True)
+class LinesConfig:
+    """Rendered text lines. Lengths are in characters; `degrade` scales all damage (0: clean)."""
+
+    min_chars: int = 1
+    max_chars: int = 70
+    degrade: float = 1.0
+    chunk: int = 2048
+    workers: int = 1
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """AdamW for embeddings, heads, norms and the projector; Muon (Jordan et al., 2024) for the layers' matrices.
+
+    The rate warms up linearly, stays, and falls linearly to nothing over the last `decay_steps` (WSD schedule).
+    """
+
+    lr: float = 1e-3
+    muon_lr: float = 0.01
+    weight_decay: float = 0.01
+    betas: tuple[float, float] = (0.9, 0.98)
+    warmup_steps: int = 200
+    decay_steps: int = 0
+    clip: float = 1.0
+    ema: float = 0.999
+
+
+@dataclass(frozen=True)
+class HelpersConfig:
+    """Weights of the training-only losses (see `training.helpers`); 0 leaves one out."""
+
+    slots: float = 1.0
+    count: float = 0.3
+    alignment: float = 0.3
+    alignment_layers: tuple[int, ...] = (1, 2)
+
+
+@dataclass(frozen=True)
+class DiffusionConfig:
+    """The objective: see `diffusion.noising.NoiseConfig`. `draws` noise draws share one clean pass."""
+
+    block_length: int = 16
+    weighting: Literal["mean", "inverse_t"] = "mean"
+    ordered_share: float = 0.4
+    full_share: float = 0.1
+    draws: int = 2
+    fill_weight: float = 0.2
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """One training run.
+
+    Attributes:
+        stage: `vision` trains the eye alone with the helper losses; `joint` trains everything.
+        freeze_vision: in `joint`, keep vision tower and projector as they are (cheaper steps).
+        batch_positions: decoder positions (or visual patches / 2) a batch holds at most.
+        grow: lines grow with skill: the longest line is widened when the loss falls under `grow_below`.
+    """
+
+    name: str = "tiny"
+    seed: int = 0
+    stage: Literal["vision", "joint"] = "joint"
+    init_from: str = ""
+    freeze_vision: bool = False
+    max_steps: int = 100_000
+    batch_positions: int = 6000
+    log_every: int = 20
+    save_minutes: float = 4.0
+    eval_every: int = 1000
+    eval_lines: int = 100
+    device: str = "auto"
+    grow_from: int = 0
+    grow_below: float = 0.5
+    grow_by: int = 8
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    lines: LinesConfig = field(default_factory=LinesConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    helpers: HelpersConfig = field(default_factory=HelpersConfig)
+    diffusion: DiffusionConfig = field(default_factory=DiffusionConfig)
+
+
+def config_from_dict(cls: type[Any], values: dict[str, Any], where: str = "") -> Any:
+    """Fill a (nested) dataclass.
+
+    Raises:
+        UsageError: a key that the dataclass does not have, with the ones that it has.
+    """
+    hints = get_type_hints(cls)
+    known = {f.name for f in fields(cls)}
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise UsageError(f"{where or cls.__name__}: unknown key {', '.join(unknown)}; known: {', '.join(sorted(known))}")
+    out: dict[str, Any] = {}
+    for key, value in values.items():
+        kind = hints[key]
+        if is_dataclass(kind) and isinstance(value, dict):
+            value = config_from_dict(kind, value, f"{where}.{key}".lstrip("."))  # type: ignore[arg-type]
+        elif isinstance(value, list):
+            value = tuple(value)
+        elif kind is float and isinstance(value, (int, str)):
+            value = float(value)
+        out[key] = value
+    return cls(**out)
+
+
+def load_config(path: str | Path, overrides: list[str] | None = None) -> TrainConfig:
+    """Read a YAML file; `overrides` are `section.key=value` strings (values in YAML).
+
+    Raises:
+        UsageError: the file is missing or malformed, or a key is unknown.
+    """
+    import yaml
+
+    try:
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
+    except FileNotFoundError as error:
+        raise UsageError(f"{path}: no such file; configurations are in configs/") from error
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path}: not valid YAML ({error})") from error
+    for override in overrides or []:
+        key, separator, value = override.partition("=")
+        if not separator:
+            raise UsageError(f"--set {override}: write section.key=value")
+        target = values
+        *parents, last = key.split(".")
+        for parent in parents:
+            target = target.setdefault(parent, {})
+        target[last] = yaml.safe_load(value)
+    config: TrainConfig = config_from_dict(TrainConfig, values, str(path))
+    return config

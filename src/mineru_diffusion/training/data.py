@@ -1,0 +1,188 @@
+"""Rendered lines to batches, exactly resumable: the data is a sequence of chunks, chunk c depends only on the seed and
+c, and inside a chunk the batches have a fixed order.
+
+Shapes: N lines, S patches a line, M visual tokens a line, A answer length (C blocks of B), Q slots a visual token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from transformers import PreTrainedTokenizerBase
+
+from mineru_diffusion.document.crops import fit_line
+from mineru_diffusion.synthesis.lines import LineSample, LineStream
+
+SLOT_WIDTH = 4
+"""Pixels of a slot: at 32 px line height no letter is much narrower."""
+
+
+@dataclass
+class LineBatch:
+    """One batch as it comes from a worker; all lines padded to one width.
+
+    Attributes:
+        images: uint8 greyscale [N, H, W].
+        answers: token ids [N, A]: the text, the end token, then fill tokens.
+        lengths: characters + 1 (the end token) [N].
+        slots: for each visual token's slots, the token id of the character whose middle lies there, or -1 [N, M, Q].
+        counts: characters that start left of each visual token [N, M].
+        alignment: visual token that shows each answer token's character [N, A]; -1 for fill tokens.
+        texts: the truth.
+    """
+
+    images: Tensor
+    answers: Tensor
+    lengths: Tensor
+    slots: Tensor
+    counts: Tensor
+    alignment: Tensor
+    texts: list[str]
+
+    @property
+    def visual_tokens(self) -> int:
+        return self.slots.shape[1]
+
+    def pin(self) -> LineBatch:
+        """Copy to page-locked memory, for asynchronous transfers to a GPU."""
+        for name in ("images", "answers", "lengths", "slots", "counts", "alignment"):
+            setattr(self, name, getattr(self, name).pin_memory())
+        return self
+
+
+def pack_lines(
+    samples: list[LineSample], tokenizer: PreTrainedTokenizerBase, token_px: int, block_length: int
+) -> LineBatch:
+    """Make one batch; every line is padded on the right to the widest, with its own paper colour."""
+    fitted = [fit_line(Image.fromarray(s.image), height=s.image.shape[0], multiple=token_px) for s in samples]
+    width = max(image.width for image in fitted)
+    count = width // token_px
+    images = np.stack([_widen(np.asarray(image.convert("L")), width) for image in fitted])
+    end, fill = tokenizer.eos_token_id, tokenizer.pad_token_id
+    ids = [tokenizer.convert_tokens_to_ids(list(s.text)) for s in samples]
+    longest = max(len(i) for i in ids) + 1
+    answer_length = -(-longest // block_length) * block_length
+    answers = np.full((len(samples), answer_length), fill, dtype=np.int64)
+    alignment = np.full_like(answers, -1)
+    per_token = token_px // SLOT_WIDTH
+    slots = np.full((len(samples), count * per_token), -1, dtype=np.int64)
+    counts = np.zeros((len(samples), count), dtype=np.int64)
+    for row, (sample, tokens) in enumerate(zip(samples, ids, strict=True)):
+        length = len(tokens)
+        answers[row, :length] = tokens
+        answers[row, length] = end
+        middles = sample.char_x.mean(axis=1)
+        where = np.clip(middles // token_px, 0, count - 1).astype(np.int64)
+        alignment[row, :length] = where
+        alignment[row, length] = where[-1]
+        slots[row, np.clip(middles // SLOT_WIDTH, 0, count * per_token - 1).astype(np.int64)] = tokens
+        counts[row] = np.searchsorted(middles, np.arange(count) * token_px)
+    lengths = np.array([len(i) + 1 for i in ids])
+    return LineBatch(
+        images=torch.from_numpy(images),
+        answers=torch.from_numpy(answers),
+        lengths=torch.from_numpy(lengths),
+        slots=torch.from_numpy(slots.reshape(len(samples), count, per_token)),
+        counts=torch.from_numpy(counts),
+        alignment=torch.from_numpy(alignment),
+        texts=[s.text for s in samples],
+    )
+
+
+def _widen(image: NDArray[np.uint8], width: int) -> NDArray[np.uint8]:
+    return np.pad(image, ((0, 0), (0, width - image.shape[1])), mode="edge") if image.shape[1] < width else image
+
+
+class LineChunks(IterableDataset[LineBatch]):
+    """Endless batches of lines.
+
+    Args:
+        seed: of the data.
+        start: (chunk, batch in that chunk) to begin with.
+        max_chars: longest line; see `LineStream` for the rest.
+        budget: positions a batch may hold, counted by `cost`.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        seed: int,
+        start: tuple[int, int] = (0, 0),
+        split: str = "train",
+        min_chars: int = 1,
+        max_chars: int = 70,
+        degrade: float = 1.0,
+        chunk: int = 2048,
+        budget: int = 6000,
+        token_px: int = 32,
+        block_length: int = 16,
+        draws: int = 2,
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.seed, self.start, self.split = seed, start, split
+        self.min_chars, self.max_chars, self.degrade = min_chars, max_chars, degrade
+        self.chunk, self.budget = chunk, budget
+        self.token_px, self.block_length, self.draws = token_px, block_length, draws
+
+    def cost(self, sample: LineSample) -> int:
+        """Positions that a line costs: decoder positions, and patches at about half their price."""
+        visual = -(-sample.image.shape[1] // self.token_px)
+        answer = -(-(len(sample.text) + 1) // self.block_length) * self.block_length
+        return 14 + visual + (1 + self.draws) * answer - self.block_length + visual * 16 // 2
+
+    def make_chunk(self, number: int) -> list[LineBatch]:
+        """All batches of one chunk, in their order."""
+        stream = iter(
+            LineStream(
+                seed=int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0]),
+                split=self.split,
+                min_chars=self.min_chars,
+                max_chars=self.max_chars,
+                degrade=self.degrade,
+            )
+        )
+        samples = sorted((next(stream) for _ in range(self.chunk)), key=lambda s: (s.image.shape[1], s.text))
+        groups: list[list[LineSample]] = [[]]
+        worst = 0
+        for sample in samples:
+            worst = max(worst, self.cost(sample))
+            if groups[-1] and worst * (len(groups[-1]) + 1) > self.budget:
+                groups.append([])
+                worst = self.cost(sample)
+            groups[-1].append(sample)
+        order = np.random.default_rng([self.seed, number, 1]).permutation(len(groups))
+        return [pack_lines(groups[i], self.tokenizer, self.token_px, self.block_length) for i in order]
+
+    def __iter__(self) -> Iterator[tuple[int, int, LineBatch]]:
+        worker = get_worker_info()
+        step, offset = (worker.num_workers, worker.id) if worker else (1, 0)
+        first_chunk, first_batch = self.start
+        torch.set_num_threads(1)
+        # Worker w makes every num_workers-th chunk; DataLoader takes turns between workers batch by batch, so exact
+        # order (and exact resume) holds for one worker, which is enough for small models.
+        chunk = first_chunk + offset
+        while True:
+            for number, batch in enumerate(self.make_chunk(chunk)):
+                if chunk > first_chunk or number >= first_batch:
+                    yield chunk, number, batch
+            chunk += step
+
+
+def batches(dataset: LineChunks, workers: int) -> Iterator[tuple[int, int, LineBatch]]:
+    """Iterate over a dataset, with its batches made ahead in `workers` processes (0: in this one)."""
+    loader = DataLoader(
+        dataset,
+        batch_size=None,
+        num_workers=workers,
+        prefetch_factor=16 if workers else None,
+        persistent_workers=bool(workers),
+    )
+    return iter(loader)
