@@ -143,11 +143,21 @@ class ImageProcessor:
     def patch_rows(self, pixels_HWC: NDArray[np.float32]) -> NDArray[np.float32]:
         """`patches` for pixel values 0..255 that already have a size the vision tower takes."""
         scaled = (pixels_HWC * np.float32(self.rescale_factor) - np.float32(self.image_mean)) / np.float32(self.image_std)
-        height, width, channels = scaled.shape
+        return self._cut(scaled[None])
+
+    def patch_rows_grey(self, images_NHW: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """`patch_rows` of equally sized greyscale images, one after the other, by a table of the 256 grey levels."""
+        levels = np.arange(256, dtype=np.float32)[:, None] * np.float32(self.rescale_factor)
+        table = (levels - np.float32(self.image_mean)) / np.float32(self.image_std)
+        return self._cut(table[images_NHW])
+
+    def _cut(self, scaled: NDArray[np.float32]) -> NDArray[np.float32]:
+        """[N, H, W, channels] -> patch rows of all images."""
+        images, height, width, channels = scaled.shape
         p, m = self.patch_size, self.merge_size
-        windows = scaled.reshape(height // (p * m), m, p, width // (p * m), m, p, channels)
-        # -> window row, window column, patch row, patch column, channel, y, x
-        rows = windows.transpose(0, 3, 1, 4, 6, 2, 5)[..., None, :, :]
+        windows = scaled.reshape(images, height // (p * m), m, p, width // (p * m), m, p, channels)
+        # -> image, window row, window column, patch row, patch column, channel, y, x
+        rows = windows.transpose(0, 1, 4, 2, 5, 7, 3, 6)[..., None, :, :]
         # A still image is a video whose frames are copies.
-        rows = np.broadcast_to(rows, (*rows.shape[:5], self.temporal_patch_size, p, p))
+        rows = np.broadcast_to(rows, (*rows.shape[:6], self.temporal_patch_size, p, p))
         return np.ascontiguousarray(rows, dtype=np.float32).reshape(-1, channels * self.temporal_patch_size * p * p)

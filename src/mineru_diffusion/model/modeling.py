@@ -29,9 +29,11 @@ _TIED = {"language_model.lm_head.weight": "language_model.model.embed_tokens.wei
 
 @dataclass
 class MinerUDiffusionOutput(ModelOutput):  # type: ignore[misc]
-    """Logits [N, L, V] (no shift: position i predicts token i), and each layer's input if asked for."""
+    """Logits [N, L, V] (no shift: position i predicts token i), the hidden states that they come from [N, L, D], and each
+    layer's input if asked for."""
 
     logits: Tensor | None = None
+    last_hidden_state: Tensor | None = None
     hidden_states: tuple[Tensor, ...] | None = None
 
 
@@ -146,6 +148,7 @@ class MinerUDiffusionForConditionalGeneration(BlockDiffusionMixin, PreTrainedMod
         attention: AttentionContext | None = None,
         block_length: int = 32,
         logits_at: Tensor | None = None,
+        project: bool = True,
         output_hidden_states: bool = False,
         **_: Any,
     ) -> MinerUDiffusionOutput:
@@ -159,6 +162,7 @@ class MinerUDiffusionForConditionalGeneration(BlockDiffusionMixin, PreTrainedMod
             attention: who sees whom; default the block-causal prompt mask with blocks aligned to the end.
             block_length: block length of that default mask.
             logits_at: boolean [N, L]: compute logits only there (result [count, V]).
+            project: apply the vocabulary head; False leaves that to the caller, who may do it in pieces.
             output_hidden_states: also return each layer's input and the last layer's output.
 
         Returns:
@@ -183,8 +187,13 @@ class MinerUDiffusionForConditionalGeneration(BlockDiffusionMixin, PreTrainedMod
             attention = MaskedAttention(block_causal_mask(length, length, block_length, inputs_embeds.device))
         states: list[Tensor] | None = [] if output_hidden_states else None
         hidden = self.language_model.model(inputs_embeds, position_ids, attention, states)
-        logits = self.language_model.lm_head(hidden if logits_at is None else hidden[logits_at])
-        return MinerUDiffusionOutput(logits=logits, hidden_states=None if states is None else tuple(states))
+        if logits_at is not None:
+            hidden = hidden[logits_at]
+        return MinerUDiffusionOutput(
+            logits=self.language_model.lm_head(hidden) if project else None,
+            last_hidden_state=hidden,
+            hidden_states=None if states is None else tuple(states),
+        )
 
 
 def _initialisers() -> Any:

@@ -15,7 +15,7 @@ class NetworkConfig:
 
     vision_width: int = 144
     vision_depth: int = 5
-    vision_heads: int = 6
+    vision_heads: int = 3
     patch_size: int = 8
     merge: int = 4
     width: int = 256

@@ -1,0 +1,67 @@
+"""Which device, which dtype, how many rows, how much cache: chosen automatically, overridable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from mineru_diffusion.errors import UsageError
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+LARGE_CHECKPOINT_BYTES = 2 << 30
+"""Above this, a CPU keeps the stored 16-bit weights instead of widening them to float32."""
+
+
+def choose_device(name: str) -> torch.device:
+    """A device by name; `auto` takes CUDA, then MPS, then the CPU.
+
+    Raises:
+        UsageError: the device does not exist here.
+    """
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise UsageError(f"unknown device {name!r}; use auto, cpu, cuda, cuda:1 or mps") from error
+    missing = (device.type == "cuda" and not torch.cuda.is_available()) or (
+        device.type == "mps" and not torch.backends.mps.is_available()
+    )
+    if missing or device.type not in ("cpu", "cuda", "mps"):
+        raise UsageError(f"device {name!r} is not available here; use auto or cpu")
+    return device
+
+
+def choose_dtype(name: str, device: torch.device, folder: Path) -> torch.dtype | None:
+    """A dtype by name. `auto`: float32 for small checkpoints on a CPU (16-bit arithmetic is no faster there at small
+    widths), bfloat16 on CUDA, float16 on MPS, None (as stored) for large ones on a CPU.
+
+    Raises:
+        UsageError: an unknown name.
+    """
+    if name != "auto":
+        if name not in DTYPES:
+            raise UsageError(f"unknown dtype {name!r}; use auto, {', '.join(DTYPES)}")
+        return DTYPES[name]
+    if device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+    if device.type == "mps":
+        return torch.float16
+    size = sum(file.stat().st_size for file in folder.glob("*.safetensors")) if folder.is_dir() else 0
+    return None if size > LARGE_CHECKPOINT_BYTES else torch.float32
+
+
+def default_max_rows(device: torch.device) -> int:
+    """Rows that fill a pass: more only adds latency on a CPU."""
+    return 64 if device.type == "cpu" else 256
+
+
+def default_cache_bytes(device: torch.device) -> int:
+    """Memory that the cache may grow to: half of what is free on CUDA, else 2 GiB."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0] // 2
+    return 2 << 30

@@ -1,0 +1,16 @@
+"""Which layout detector a checkpoint gets: its own layout task if it has one, else the packaged detector."""
+
+from __future__ import annotations
+
+from mineru_diffusion.engine.types import DecodingParams, Engine
+from mineru_diffusion.parsing.layout_model import ModelLayoutDetector
+from mineru_diffusion.parsing.layout_rapid import RapidLayoutDetector
+from mineru_diffusion.parsing.layout_types import LayoutDetector, PageLayout
+
+__all__ = ["LayoutDetector", "ModelLayoutDetector", "PageLayout", "RapidLayoutDetector", "choose_detector"]
+
+
+def choose_detector(engine: Engine, params: DecodingParams | None = None) -> LayoutDetector:
+    """The detector that follows from the checkpoint's tasks."""
+    packaged = RapidLayoutDetector()
+    return ModelLayoutDetector(engine, packaged, params) if "layout" in engine.profile.tasks else packaged

@@ -1,0 +1,293 @@
+"""Text lines of a region by row profile. In: the image of one text region. Out: boxes of its lines, top to bottom.
+
+Only for checkpoints that read single lines (`text_unit` = `line`). The steps: ink mask, rules out, skew out, columns
+apart, rows apart, and for every line its ink bounds with a margin that lets ascenders and descenders in.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from mineru_diffusion.document.crops import paper_colour
+from mineru_diffusion.parsing.bands import Band, column_spans, row_bands, typical_height
+from mineru_diffusion.parsing.ink import Mask, ink_mask, remove_rules, spans
+
+Box = tuple[int, int, int, int]
+"""Left, top, right, bottom in pixels, right and bottom exclusive."""
+
+MAX_ASPECT = 25.0
+"""Width to height of the longest crop: about 60 to 80 characters of book text."""
+MARGIN = 0.12
+"""Paper around the ink of a line, as a part of the ink's height."""
+TALLEST = 4.0
+"""Bands higher than this many usual lines are no text."""
+WORK_PIXELS = 2_500_000
+"""Larger regions are searched at a smaller scale."""
+SKEWS = tuple(x / 4 for x in range(-12, 13))
+"""Skews in degrees that are tried."""
+
+
+@dataclass(frozen=True)
+class TextLine:
+    """One line of text.
+
+    Attributes:
+        box: the crop, margin included, in pixels of `RegionLines.image`.
+        pieces: the crops to read, left to right, whose texts are joined by a space; just `(box,)` unless the line is
+            very long or has a wide gap.
+        ink_height: height of the ink in pixels, without margin.
+        cap_height: from the top of the ink to the baseline in pixels: about the height of a capital letter.
+        column: which column of the region the line stands in, from 0.
+        indented: it starts clearly to the right of the column's left edge.
+        short: it ends clearly before the column's right edge.
+        spaced: the gap above is clearly larger than usual in the region.
+    """
+
+    box: Box
+    pieces: tuple[Box, ...]
+    ink_height: int
+    cap_height: int
+    column: int = 0
+    indented: bool = False
+    short: bool = False
+    spaced: bool = False
+
+
+@dataclass(frozen=True)
+class RegionLines:
+    """The lines of a region, and the image that their boxes refer to.
+
+    Attributes:
+        image: the region, turned by `skew` when that is not 0.
+        skew: counter-clockwise degrees by which the region was turned to make its lines level.
+        lines: column by column, top to bottom; empty for blank paper.
+    """
+
+    image: Image.Image
+    skew: float
+    lines: tuple[TextLine, ...]
+
+    def crop(self, box: Box) -> Image.Image:
+        """The picture of a box, dark on light."""
+        crop = self.image.crop(box).convert("RGB")
+        return ImageOps.invert(crop) if sum(paper_colour(crop)) < 3 * 100 else crop
+
+    def in_region(self, box: Box) -> Box:
+        """A box in pixels of the region as it was given, before turning; the bounds of the turned rectangle."""
+        if not self.skew:
+            return box
+        angle = math.radians(self.skew)
+        cos, sin = math.cos(angle), math.sin(angle)
+        middle_x, middle_y = self.image.width / 2, self.image.height / 2
+        # Along the middle line only: the bounds of a long, slightly turned box would cover its neighbours.
+        left, top, right, bottom = box
+        half = (bottom - top) / 2
+        x0, x1, y = left - middle_x, right - middle_x, (top + bottom) / 2 - middle_y
+        xs = [middle_x + cos * x - sin * y for x in (x0, x1)]
+        ys = [middle_y + sin * x + cos * y for x in (x0, x1)]
+        return (
+            max(0, round(min(xs))),
+            max(0, round(min(ys) - half)),
+            min(self.image.width, round(max(xs))),
+            min(self.image.height, round(max(ys) + half)),
+        )
+
+
+def split_lines(
+    image: Image.Image, *, max_aspect: float = MAX_ASPECT, usual_height: float | None = None
+) -> RegionLines:
+    """Find the text lines of a region.
+
+    Args:
+        image: one text region, upright up to about 3 degrees.
+        max_aspect: lines wider than this many times their height are cut into pieces at word gaps.
+        usual_height: ink height in pixels of lines elsewhere on the page, which tells a lone `-` from a headline.
+
+    Returns:
+        The lines; none for blank paper.
+    """
+    scale = max(1, math.ceil(math.sqrt(image.width * image.height / WORK_PIXELS)))
+    grey = image.convert("L")
+    small = grey.reduce(scale) if scale > 1 else grey
+    mask = _text_mask(small)
+    if not mask.any():
+        return RegionLines(image, 0.0, ())
+    skew = estimate_skew(mask)
+    if skew:
+        paper = paper_colour(image)
+        image = image.convert("RGB").rotate(skew, Image.Resampling.BICUBIC, fillcolor=paper)
+        small = image.convert("L").reduce(scale) if scale > 1 else image.convert("L")
+        mask = _text_mask(small)
+    usual = usual_height / scale if usual_height else None
+    lines: list[TextLine] = []
+    for column, (left, right) in enumerate(column_spans(mask)):
+        lines += _column_lines(mask[:, left:right], left, column, max_aspect, usual)
+    if scale > 1:
+        lines = [_enlarge(line, scale, image.size) for line in lines]
+    return RegionLines(image, skew, tuple(lines))
+
+
+def _text_mask(grey: Image.Image) -> Mask:
+    mask = ink_mask(grey)
+    # Longer than any stroke of a letter: a quarter of the region, or the bar of a very large T.
+    return remove_rules(mask, shortest=max(70, min(mask.shape[0], mask.shape[1] // 4)))
+
+
+def estimate_skew(mask: Mask) -> float:
+    """Degrees to turn counter-clockwise until the lines are level; 0 if they are, or if it cannot be told.
+
+    At the right angle the sum over narrow upright strips, each shifted by its share, has the sharpest row profile.
+    """
+    height, width = mask.shape
+    if width < 240 or height < 24:
+        return 0.0
+    count = 16
+    edges = np.linspace(0, width, count + 1).astype(int)
+    strips = np.stack([np.count_nonzero(mask[:, a:b], axis=1) for a, b in itertools.pairwise(edges)]).astype(np.float32)
+    middles = (edges[:-1] + edges[1:]) / 2 - width / 2
+    pad = math.ceil(math.tan(math.radians(SKEWS[-1])) * width / 2) + 1
+    padded = np.pad(strips, ((0, 0), (pad, pad)))
+
+    def sharpness(degrees: float) -> float:
+        shifts = np.rint(math.tan(math.radians(degrees)) * middles).astype(int)
+        total = np.zeros(height, dtype=np.float32)
+        for strip, shift in zip(padded, shifts, strict=True):
+            # Turning counter-clockwise lifts the right side: that strip is read from further down.
+            total += strip[pad + shift : pad + shift + height]
+        return float(np.square(np.diff(total)).sum())
+
+    scores = [sharpness(a) for a in SKEWS]
+    best = int(np.argmax(scores))
+    level = scores[SKEWS.index(0.0)]
+    # A single short line or a picture gives a nearly flat curve: then leave it alone.
+    return SKEWS[best] if abs(SKEWS[best]) >= 0.5 and scores[best] > 1.25 * level else 0.0
+
+
+def _column_lines(mask: Mask, offset: int, column: int, max_aspect: float, usual: float | None) -> list[TextLine]:
+    """Lines of one column; `offset` is its left edge in the region."""
+    height, width = mask.shape
+    bands = row_bands(mask)
+    if not bands:
+        return []
+    typical = typical_height(bands)
+    if len(bands) >= 4:
+        # What towers over the other lines in a region of text is a picture that the layout overlooked.
+        bands = [b for b in bands if b.height <= TALLEST * typical]
+    if len(bands) < 3 and usual:
+        typical = usual
+    inks = [_ink_span(mask[b.top : b.bottom]) for b in bands]
+    lefts = sorted(left for left, _ in inks)
+    rights = sorted(right for _, right in inks)
+    left_edge = lefts[len(lefts) // 10]
+    right_edge = rights[len(rights) - 1 - len(rights) // 10]
+    gaps = [b.top - a.bottom for a, b in itertools.pairwise(bands)]
+    usual_gap = float(np.median(gaps)) if gaps else 0.0
+    lines = []
+    for i, (band, (left, right)) in enumerate(zip(bands, inks, strict=True)):
+        above = bands[i - 1].bottom if i else 0
+        below = bands[i + 1].top if i + 1 < len(bands) else height
+        top, bottom = _with_margin(band, above, below, typical)
+        side = max(2, round(MARGIN * (bottom - top)))
+        box = (max(0, left - side) + offset, top, min(width, right + side) + offset, bottom)
+        lines.append(
+            TextLine(
+                box=box,
+                pieces=_pieces(mask[band.top : band.bottom], box, offset, max_aspect),
+                ink_height=band.height,
+                cap_height=_cap_height(mask[band.top : band.bottom]),
+                column=column,
+                indented=left - left_edge > 0.6 * typical,
+                short=right_edge - right > max(2 * typical, 0.08 * width),
+                spaced=bool(i) and gaps[i - 1] > usual_gap + 0.5 * typical,
+            )
+        )
+    return lines
+
+
+def _cap_height(mask: Mask) -> int:
+    """Rows from the top of a line's ink to its baseline, below which the profile falls off steeply."""
+    profile = np.count_nonzero(mask, axis=1)
+    solid = np.flatnonzero(profile >= 0.45 * np.partition(profile, -2)[-2] if profile.size > 1 else profile)
+    return int(solid[-1]) + 1 if solid.size else mask.shape[0]
+
+
+def _with_margin(band: Band, above: int, below: int, typical: float) -> tuple[int, int]:
+    """Top and bottom of a line's crop: a margin of paper, and for lines without ascenders or descenders their room.
+
+    Half way into a neighbour's gap at most, or a pixel or two where lines touch.
+    """
+    ink = band.bottom - band.top
+    want = max(2.0, MARGIN * ink)
+    if ink < 0.55 * typical:
+        # A lone dash is not blown up to the height of a line.
+        want = max(want, (0.7 * typical - ink) / 2)
+    room_above = max(0.06 * ink, (band.top - above) * 0.6)
+    room_below = max(0.06 * ink, (below - band.bottom) * 0.6)
+    if above == 0:
+        room_above = band.top
+    top = band.top - round(min(want, room_above))
+    bottom = band.bottom + round(min(want, max(room_below, 1)))
+    return max(0, top), bottom
+
+
+def _ink_span(mask: Mask) -> tuple[int, int]:
+    columns = np.flatnonzero(mask.any(axis=0))
+    return int(columns[0]), int(columns[-1]) + 1
+
+
+def _pieces(mask: Mask, box: Box, offset: int, max_aspect: float) -> tuple[Box, ...]:
+    """Cut a line at gaps far wider than a word space, then what is still too long at the best word gaps."""
+    left, top, right, bottom = box
+    size = bottom - top
+    gaps = [(a + offset, b + offset) for a, b in spans(~mask.any(axis=0)) if b - a >= 0.16 * size]
+    inner = [(a, b) for a, b in gaps if a > left + size // 4 and b < right - size // 4]
+    wide = [(a, b) for a, b in inner if b - a > 3 * size]
+    side = max(2, round(MARGIN * size))
+    pieces: list[Box] = []
+    start = left
+    for a, b in [*wide, (right, right)]:
+        end = min(right, a + side) if b > a else right
+        pieces += _cut_long((start, top, end, bottom), inner, max_aspect)
+        start = max(left, b - side)
+    return tuple(pieces)
+
+
+def _cut_long(box: Box, gaps: Sequence[tuple[int, int]], max_aspect: float) -> list[Box]:
+    """Pieces of about equal length, cut where the widest gap near the ideal place is; at the place itself if none."""
+    left, top, right, bottom = box
+    size = bottom - top
+    count = math.ceil((right - left) / (max_aspect * size))
+    if count <= 1:
+        return [box]
+    ideal = (right - left) / count
+    cuts = []
+    for i in range(1, count):
+        target = left + i * ideal
+        near = [(a, b) for a, b in gaps if abs((a + b) / 2 - target) < 0.4 * ideal]
+        if near:
+            # A word gap far off costs nothing, a gap between letters costs a word: width counts far more than place.
+            a, b = max(near, key=lambda g: min(g[1] - g[0], 0.5 * size) - 0.02 * abs((g[0] + g[1]) / 2 - target))
+            target = (a + b) / 2
+        cuts.append(round(target))
+    edges = [left, *cuts, right]
+    return [(a, top, b, bottom) for a, b in itertools.pairwise(edges)]
+
+
+def _enlarge(line: TextLine, scale: int, size: tuple[int, int]) -> TextLine:
+    def grow(box: Box) -> Box:
+        left, top, right, bottom = (v * scale for v in box)
+        return left, top, min(right, size[0]), min(bottom, size[1])
+
+    return replace(
+        line,
+        box=grow(line.box),
+        pieces=tuple(grow(p) for p in line.pieces),
+        ink_height=line.ink_height * scale,
+        cap_height=line.cap_height * scale,
+    )

@@ -1,0 +1,96 @@
+"""Lines of one region to paragraphs, list items or code, by where they stand and how they begin."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from statistics import median
+
+from mineru_diffusion.document.paragraphs import join_lines
+from mineru_diffusion.parsing.lines import TextLine
+
+_BULLET = re.compile(r"^[•‣⁃◦▪■●○·*–—-]\s+(?=\S)")
+_NUMBER = re.compile(r"^(?:\(?(\d{1,3})[.)]|\[(\d{1,3})\])\s+(?=\S)")
+_LETTER = re.compile(r"^(?:\(([a-z])\)|([a-z])\))\s+(?=\S)")
+_SENTENCE_END = re.compile(r"[.!?:;…][\"'”’»)\]]*$")
+RAGGED = 0.35
+"""From this part of short lines on, the right edge is ragged and a short line does not end a paragraph."""
+
+
+def paragraphs(lines: Sequence[TextLine], texts: Sequence[str], *, one: bool = False) -> list[str]:
+    """Join lines to paragraphs.
+
+    A paragraph begins at an indented line, after a larger gap, or after a short line that ends a sentence in
+    justified text. Where most lines are indented (a hanging indent), it begins at the lines that are not.
+
+    Args:
+        lines: the geometry of the lines; texts: what they say, as many.
+        one: never begin a new paragraph.
+    """
+    groups: list[list[str]] = []
+    hanging = _is_hanging(lines)
+    ragged = sum(line.short for line in lines) > RAGGED * len(lines)
+    for i, (line, text) in enumerate(zip(lines, texts, strict=True)):
+        if i and (one or not _begins(line, lines[i - 1], texts[i - 1], hanging, ragged)):
+            groups[-1].append(text)
+        else:
+            groups.append([text])
+    return [join_lines(group) for group in groups]
+
+
+def _begins(line: TextLine, before: TextLine, text_before: str, hanging: bool, ragged: bool) -> bool:
+    if line.spaced:
+        return True
+    if hanging:
+        return not line.indented
+    if line.indented and not before.indented:
+        return True
+    return before.short and not ragged and line.column == before.column and bool(_SENTENCE_END.search(text_before))
+
+
+def _is_hanging(lines: Sequence[TextLine]) -> bool:
+    return len(lines) >= 3 and not lines[0].indented and sum(line.indented for line in lines) > 0.5 * len(lines)
+
+
+def list_items(lines: Sequence[TextLine], texts: Sequence[str], *, sure: bool = False) -> list[str]:
+    """The items of a list, or nothing if this is none.
+
+    Two or more lines, the first among them, begin with a bullet, or with numbers (letters) that count up.
+
+    Args:
+        lines: the geometry of the lines; texts: what they say, as many.
+        sure: a layout detector called it a list: then also hanging indents and single lines make items.
+    """
+    starts = _marked(texts)
+    if not starts and sure:
+        hanging = _is_hanging(lines)
+        starts = [i for i, line in enumerate(lines) if not (hanging and line.indented)]
+    if not starts or (starts[0] != 0 and not sure):
+        return []
+    bounds = [*sorted({0, *starts}), len(texts)]
+    return [join_lines(list(texts[a:b])) for a, b in zip(bounds, bounds[1:], strict=False)]
+
+
+def _marked(texts: Sequence[str]) -> list[int]:
+    """Lines that begin an item, by the first marker family that has at least two."""
+    bullets = [i for i, text in enumerate(texts) if _BULLET.match(text)]
+    if len(bullets) >= 2:
+        return bullets
+    for pattern, value in ((_NUMBER, int), (_LETTER, ord)):
+        found = [(i, value(next(g for g in m.groups() if g))) for i, t in enumerate(texts) if (m := pattern.match(t))]
+        if len(found) >= 2 and all(b == a + 1 for (_, a), (_, b) in zip(found, found[1:], strict=False)):
+            return [i for i, _ in found]
+    return []
+
+
+def code_block(lines: Sequence[TextLine], texts: Sequence[str]) -> str:
+    """Lines as they stand, with leading spaces for their indentation (letters of code are equally wide)."""
+    if not lines:
+        return ""
+    left = min(line.box[0] for line in lines)
+    widths = [(line.box[2] - line.box[0]) / len(t) for line, t in zip(lines, texts, strict=True) if len(t) >= 4]
+    width = median(widths) if widths else 0.0
+    rows = []
+    for line, text in zip(lines, texts, strict=True):
+        rows.append(" " * (round((line.box[0] - left) / width) if width else 0) + text)
+    return "\n".join(rows)

@@ -1,0 +1,73 @@
+"""One line of text set in one face: where each character stands, and the ink.
+
+In: text, face, size in pixels per em, spacing. Out: a canvas of ink (255 = full) with the edges of every character.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from mineru_diffusion.synthesis.faces import Face
+
+
+@dataclass(frozen=True)
+class Ink:
+    """Attributes:
+    canvas: uint8 [H, W], 0 = paper, 255 = ink, with a border of `em` at the sides and half that above and below.
+    edges: left and right edge of each character, canvas pixels [n, 2].
+    baseline: canvas row of the baseline.
+    em: font size in pixels.
+    ascent, descent: the face's own line box above and below the baseline, pixels.
+    """
+
+    canvas: NDArray[np.uint8]
+    edges: NDArray[np.float64]
+    baseline: int
+    em: float
+    ascent: float
+    descent: float
+
+
+def typeset(text: str, face: Face, *, letter_gap: float = 0.0, word_gap: float = 0.0, reduce: int = 1) -> Ink:
+    """Draw text on one baseline.
+
+    Args:
+        text: characters that the face covers.
+        letter_gap, word_gap: pixels that every character, and every space besides, is wider than the face has it.
+        reduce: the canvas is made smaller by this factor, for letters at fractions of a pixel, as PDF viewers draw.
+    """
+    pens = face.pens(text)
+    if word_gap:
+        pens[1:] += word_gap * np.cumsum([c == " " for c in text])
+    if letter_gap:
+        pens += letter_gap * np.arange(len(pens))
+    em = face.size
+    # Whole multiples of `reduce` keep the baseline and the edges on whole pixels afterwards.
+    border = -(-em // reduce) * reduce
+    above = -(-(max(face.ascent, em) + em // 2) // reduce) * reduce
+    below = max(face.descent, em // 3) + em // 2
+    pens = np.round(pens) + border
+    canvas = np.zeros((above + below, int(pens[-1]) + border + reduce), dtype=np.uint8)
+    for character, pen in zip(text, pens.astype(int).tolist(), strict=False):
+        glyph = face.glyph(character)
+        if glyph is not None:
+            _stamp(canvas, glyph.picture, above + glyph.top, pen + glyph.left)
+    if reduce > 1:
+        canvas = np.asarray(Image.fromarray(canvas).reduce(reduce))
+        pens = pens / reduce
+    edges = np.stack([pens[:-1], pens[1:]], axis=1)
+    return Ink(canvas, edges, above // reduce, em / reduce, face.ascent / reduce, face.descent / reduce)
+
+
+def _stamp(canvas: NDArray[np.uint8], picture: NDArray[np.uint8], top: int, left: int) -> None:
+    """Lay a picture over the canvas in place; what hangs over the canvas' border is cut off."""
+    height, width = picture.shape
+    if top < 0 or left < 0:
+        picture = picture[max(0, -top) :, max(0, -left) :]
+        top, left = max(0, top), max(0, left)
+    target = canvas[top : top + height, left : left + width]
+    np.maximum(target, picture[: target.shape[0], : target.shape[1]], out=target)

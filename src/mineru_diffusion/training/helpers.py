@@ -1,0 +1,96 @@
+"""Training-only supervision from what the renderer knows: which character stands where. The heads are dropped when the
+checkpoint is exported; they exist because an eye that already knows its letters and their number is learned in
+minutes, where the answer's cross-entropy alone takes hours to find the picture at all.
+
+Shapes: N lines, M visual tokens, Q slots a visual token, D decoder width, V vocabulary, A answer length, P prompt
+length.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mineru_diffusion.model.attention import MaskedAttention, grouped_sdpa
+
+COUNT_CLASSES = 96
+"""Characters left of a visual token that the count head can tell apart."""
+
+BLANK_WEIGHT = 0.15
+"""Weight of empty slots: about three of four are empty, and telling so is easy."""
+
+
+class EyeHeads(nn.Module):
+    """Framewise reading of visual tokens: the character in each slot (framewise labels instead of CTC, as positions are
+    known exactly), and how many characters stand left of the token.
+
+    Args:
+        width: D.
+        vocabulary: V; class V means an empty slot.
+        slots: Q.
+    """
+
+    def __init__(self, width: int, vocabulary: int, slots: int) -> None:
+        super().__init__()
+        self.vocabulary = vocabulary
+        self.slots = slots
+        self.read = nn.Linear(width, slots * (vocabulary + 1))
+        self.count = nn.Linear(width, COUNT_CLASSES)
+
+    def slot_loss(self, visual_NMD: Tensor, target_NMQ: Tensor) -> tuple[Tensor, Tensor]:
+        """Weighted cross-entropy of the slots, and the share of characters read rightly."""
+        logits = self.read(visual_NMD).view(*target_NMQ.shape, self.vocabulary + 1)
+        filled = target_NMQ >= 0
+        target = torch.where(filled, target_NMQ, self.vocabulary)
+        losses = F.cross_entropy(logits.flatten(0, -2), target.flatten(), reduction="none")
+        weights = torch.where(filled, 1.0, BLANK_WEIGHT).flatten()
+        loss = (losses * weights).sum() / weights.sum()
+        right = (logits.detach().argmax(-1) == target) & filled
+        return loss, right.sum() / filled.sum().clamp_min(1)
+
+    def count_loss(self, visual_NMD: Tensor, target_NM: Tensor) -> Tensor:
+        """Cross-entropy against a narrow bell around the true number, so that near misses are not punished as far ones."""
+        classes = torch.arange(COUNT_CLASSES, device=target_NM.device)
+        distance = (classes - target_NM.clamp_max(COUNT_CLASSES - 1)[..., None]).float()
+        return F.cross_entropy(
+            self.count(visual_NMD).flatten(0, 1), torch.softmax(-0.5 * distance.square(), dim=-1).flatten(0, 1)
+        )
+
+    def read_lines(self, visual_NMD: Tensor) -> list[list[int]]:
+        """Greedy framewise reading [N lists of token ids], for monitoring."""
+        best = self.read(visual_NMD).view(*visual_NMD.shape[:2], self.slots, -1).argmax(-1).flatten(1)
+        return [[i for i in row if i != self.vocabulary] for row in best.tolist()]
+
+
+class RecordingAttention(MaskedAttention):
+    """Masked attention that keeps the first head's queries and keys of some layers, for `alignment_loss`."""
+
+    def __init__(self, mask: Tensor | None, layers: tuple[int, ...]) -> None:
+        super().__init__(mask)
+        self.layers = layers
+        self.recorded: list[tuple[Tensor, Tensor]] = []
+
+    def attend(self, layer: int, q_NHLD: Tensor, k_NKLD: Tensor, v_NKLD: Tensor) -> Tensor:
+        if layer in self.layers:
+            self.recorded.append((q_NHLD[:, 0], k_NKLD[:, 0]))
+        return grouped_sdpa(q_NHLD, k_NKLD, v_NKLD, self.mask)
+
+
+def alignment_loss(queries_NLD: Tensor, keys_NPD: Tensor, target_NL: Tensor) -> tuple[Tensor, Tensor]:
+    """Ask one attention head to look at the visual token that shows the character to be written.
+
+    Args:
+        queries_NLD: queries of the answer's positions.
+        keys_NPD: keys of the prompt.
+        target_NL: prompt position of each answer position's visual token; -1: none.
+
+    Returns:
+        Cross-entropy of the head's distribution over the prompt, and the share of positions where its best key is
+        the right one.
+    """
+    scores = torch.matmul(queries_NLD, keys_NPD.transpose(1, 2)) / queries_NLD.shape[-1] ** 0.5
+    loss = F.cross_entropy(scores.flatten(0, 1), target_NL.flatten(), ignore_index=-1)
+    known = target_NL >= 0
+    hits = (scores.detach().argmax(-1) == target_NL) & known
+    return loss, hits.sum() / known.sum().clamp_min(1)

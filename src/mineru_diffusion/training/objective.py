@@ -1,0 +1,202 @@
+"""The training objective: masked cross-entropy in the two-stream layout (docs/design.md, section 6; BD3-LM, arXiv
+2503.09573, section 3.2), and the helper losses beside it.
+
+Shapes: N samples, P prompt length, A answer length (C blocks of B), R noise draws, D width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mineru_diffusion.diffusion.masks import two_stream_mask
+from mineru_diffusion.diffusion.noising import NoiseConfig, draw_masks, token_weights
+from mineru_diffusion.model import MaskedAttention, MinerUDiffusionForConditionalGeneration
+from mineru_diffusion.training.config import DiffusionConfig, HelpersConfig
+from mineru_diffusion.training.helpers import EyeHeads, RecordingAttention, alignment_loss
+
+
+@dataclass
+class Losses:
+    """The sum to minimise, and named parts (detached) for the log."""
+
+    total: Tensor
+    parts: dict[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass
+class Inputs:
+    """One batch on the device.
+
+    Attributes:
+        prompt: ids [P], the same for all samples of a batch.
+        pixels: patch rows [S, ...] and `grid` [(frames, rows, columns)] of the N images.
+        answers: [N, A]; text, end token, fill.
+        lengths: text and end token [N].
+        slots: [N, M, Q]; counts: [N, M]; alignment: [N, A]; see `training.data.LineBatch`.
+    """
+
+    prompt: Tensor
+    pixels: Tensor
+    grid: list[tuple[int, int, int]]
+    answers: Tensor
+    lengths: Tensor
+    slots: Tensor
+    counts: Tensor
+    alignment: Tensor
+
+
+def noise_config(config: DiffusionConfig) -> NoiseConfig:
+    """The noise of a run's `diffusion` section."""
+    return NoiseConfig(
+        block_length=config.block_length,
+        weighting=config.weighting,
+        ordered_share=config.ordered_share,
+        full_share=config.full_share,
+    )
+
+
+def target_weights(answers: Tensor, lengths: Tensor, block_length: int, fill_weight: float) -> Tensor:
+    """How much each answer position counts [N, A]: text and end token 1, fill in the end token's block `fill_weight`
+    (it is never seen by the user, but its neighbours see it), later blocks 0 (they are never decoded)."""
+    positions = torch.arange(answers.shape[1], device=answers.device)
+    real = positions < lengths[:, None]
+    last_block = (lengths[:, None] - 1) // block_length
+    return torch.where(real, 1.0, fill_weight) * (positions // block_length <= last_block)
+
+
+def two_stream_loss(
+    network: MinerUDiffusionForConditionalGeneration,
+    prompt_NPD: Tensor,
+    answers: Tensor,
+    weights: Tensor,
+    config: DiffusionConfig,
+    generator: torch.Generator | None = None,
+    record_layers: tuple[int, ...] = (),
+) -> tuple[Tensor, dict[str, Tensor], RecordingAttention | None]:
+    """Masked cross-entropy of `config.draws` noise draws that share one clean stream.
+
+    Args:
+        prompt_NPD: embedded prompts.
+        answers: ids [N, A].
+        weights: importance of each answer position [N, A].
+        generator: source of the noise (CPU).
+        record_layers: layers whose first head's queries and keys are kept.
+
+    Returns:
+        The loss, parts for the log, and the attention with its records.
+    """
+    device = answers.device
+    count, length = answers.shape
+    prompt_length, draws, block = prompt_NPD.shape[1], config.draws, config.block_length
+    drawn = [draw_masks((count, length), noise_config(config), generator) for _ in range(draws)]
+    masked = torch.stack([m for m, _ in drawn], dim=1).to(device)
+    levels = torch.stack([t for _, t in drawn], dim=1).to(device)
+    noisy = torch.where(masked, network.config.mask_token_id, answers[:, None])
+
+    embed = network.language_model.model.embed_tokens
+    clean_length = length - block
+    streams = torch.cat((answers[:, :clean_length], noisy.flatten(1)), dim=1)
+    embeds = torch.cat((prompt_NPD, embed(streams)), dim=1)
+    answer_positions = torch.arange(prompt_length, prompt_length + length, device=device)
+    positions = torch.cat(
+        (torch.arange(prompt_length, device=device), answer_positions[:clean_length], answer_positions.repeat(draws))
+    )
+    mask = two_stream_mask(prompt_length, length // block, block, draws, device)
+    context = RecordingAttention(mask, record_layers) if record_layers else MaskedAttention(mask)
+
+    factors = token_weights(masked.flatten(0, 1), levels.flatten(0, 1), config.weighting).view_as(levels)
+    factors = factors * weights[:, None]
+    wanted = factors > 0
+    logits_at = F.pad(wanted.flatten(1), (prompt_length + clean_length, 0))
+    logits = network(inputs_embeds=embeds, position_ids=positions[None], attention=context, logits_at=logits_at).logits
+    target = answers[:, None].expand_as(noisy)[wanted]
+    factor = factors[wanted]
+    losses = F.cross_entropy(logits.float(), target, reduction="none")
+    if config.weighting == "inverse_t":
+        # 1/t makes the expected weight of every position 1, so the bound is a mean over ALL positions.
+        loss = (losses * factor).sum() / (weights.sum() * draws).clamp_min(1.0)
+    else:
+        loss = (losses * factor).sum() / factor.sum().clamp_min(1e-6)
+    real = factor >= 1.0
+    hits = (logits.detach().argmax(-1) == target) & real
+    parts = {"loss": loss.detach(), "accuracy": hits.sum() / real.sum().clamp_min(1)}
+    return loss, parts, context if isinstance(context, RecordingAttention) else None
+
+
+class TrainingModule(nn.Module):
+    """The network and its helper heads as one module whose forward is the loss, so that it can be wrapped (DDP, FSDP).
+
+    Args:
+        network: to be trained.
+        diffusion: the objective.
+        helpers: weights of the helper losses.
+        slots: slots a visual token.
+    """
+
+    def __init__(
+        self,
+        network: MinerUDiffusionForConditionalGeneration,
+        diffusion: DiffusionConfig,
+        helpers: HelpersConfig,
+        slots: int,
+    ) -> None:
+        super().__init__()
+        text = network.config.text_config
+        self.network = network
+        self.heads = EyeHeads(text.hidden_size, text.vocab_size, slots)
+        self.diffusion = diffusion
+        self.weights = helpers
+
+    def forward(
+        self,
+        batch: Inputs,
+        generator: torch.Generator | None = None,
+        *,
+        vision_only: bool = False,
+        freeze_vision: bool = False,
+    ) -> Losses:
+        """All losses of one batch."""
+        count = batch.answers.shape[0]
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not freeze_vision):
+            visual = self.network.encode_images(batch.pixels, batch.grid)
+        visual_NMD = visual.view(count, -1, visual.shape[-1])
+        total = visual_NMD.new_zeros(())
+        parts: dict[str, Tensor] = {}
+        if not freeze_vision:
+            if self.weights.slots:
+                loss, accuracy = self.heads.slot_loss(visual_NMD, batch.slots)
+                total = total + self.weights.slots * loss
+                parts |= {"slots": loss.detach(), "slot_accuracy": accuracy}
+            if self.weights.count:
+                loss = self.heads.count_loss(visual_NMD, batch.counts)
+                total = total + self.weights.count * loss
+                parts["count"] = loss.detach()
+        if vision_only:
+            return Losses(total, parts)
+
+        prompt_NPD = self.network.embed(batch.prompt.expand(count, -1), visual)
+        weights = target_weights(
+            batch.answers, batch.lengths, self.diffusion.block_length, self.diffusion.fill_weight
+        )
+        record = self.weights.alignment_layers if self.weights.alignment else ()
+        loss, more, context = two_stream_loss(
+            self.network, prompt_NPD, batch.answers, weights, self.diffusion, generator, record
+        )
+        total = total + loss
+        parts |= more
+        if context is not None:
+            prompt_length, length = prompt_NPD.shape[1], batch.answers.shape[1]
+            first_image = int((batch.prompt == self.network.config.image_token_id).nonzero()[0])
+            target = torch.where(batch.alignment >= 0, batch.alignment + first_image, -1)
+            target = torch.cat(
+                (target[:, : length - self.diffusion.block_length], target.repeat(1, self.diffusion.draws)), dim=1
+            )
+            for queries, keys in context.recorded:
+                loss, hits = alignment_loss(queries[:, prompt_length:], keys[:, :prompt_length], target)
+                total = total + self.weights.alignment / len(context.recorded) * loss
+                parts |= {"alignment": loss.detach(), "alignment_hits": hits}
+        return Losses(total, parts)

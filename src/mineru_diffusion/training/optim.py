@@ -1,0 +1,146 @@
+"""Optimizers and their schedule: Muon for the layers' matrices, AdamW for everything else, one WSD schedule for both."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from mineru_diffusion.training.config import OptimizerConfig
+
+
+def schedule(step: int, config: OptimizerConfig, max_steps: int) -> float:
+    """Factor of the learning rate: linear warm-up, constant, linear decay over the last `decay_steps` (WSD)."""
+    warm = min(1.0, (step + 1) / max(1, config.warmup_steps))
+    left = max_steps - step
+    return warm * (min(1.0, left / config.decay_steps) if config.decay_steps else 1.0)
+
+
+def orthogonalise(matrices_NRC: Tensor, steps: int = 5) -> Tensor:
+    """Approximate U V^T of each matrix's singular value decomposition by a quintic Newton-Schulz iteration (K. Jordan et
+    al., "Muon", 2024). Singular values end up in about [0.7, 1.2].
+
+    Args:
+        matrices_NRC: [N, R, C].
+    """
+    a, b, c = 3.4445, -4.7750, 2.0315
+    tall = matrices_NRC.shape[1] > matrices_NRC.shape[2]
+    x = matrices_NRC.transpose(1, 2) if tall else matrices_NRC
+    x = x / x.norm(dim=(1, 2), keepdim=True).clamp_min(1e-7)
+    for _ in range(steps):
+        gram = x @ x.transpose(1, 2)
+        x = a * x + torch.baddbmm(gram, gram, gram, beta=b, alpha=c) @ x
+    return x.transpose(1, 2) if tall else x
+
+
+class BatchedMuon(Optimizer):
+    """Muon with Nesterov momentum, in the parameters' own precision, all matrices of one shape in one batched product.
+
+    torch has a Muon too, which takes the matrices one by one in bfloat16; without matrix units for that type, as on most
+    CPUs, it costs more than the whole backward pass of a small network. Updates are scaled by 0.2 sqrt(max(R, C)), so
+    that their size matches AdamW's and rates carry over (Moonlight, arXiv 2502.16982, section 2.2).
+
+    Args:
+        params: two-dimensional parameters.
+        lr: learning rate.
+        momentum: of the gradient average.
+        weight_decay: decoupled.
+    """
+
+    def __init__(self, params: Iterable[Tensor], lr: float, momentum: float = 0.95, weight_decay: float = 0.0) -> None:
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            shapes: dict[torch.Size, list[Tensor]] = defaultdict(list)
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    shapes[parameter.shape].append(parameter)
+            for shape, parameters in shapes.items():
+                averages = []
+                for parameter in parameters:
+                    state = self.state[parameter]
+                    if "momentum" not in state:
+                        state["momentum"] = torch.zeros_like(parameter)
+                    averages.append(state["momentum"])
+                gradients = [parameter.grad for parameter in parameters]
+                torch._foreach_lerp_(averages, gradients, 1.0 - group["momentum"])
+                updates = torch.stack(torch._foreach_lerp(gradients, averages, group["momentum"]))
+                scale = 0.2 * max(shape) ** 0.5 * group["lr"]
+                torch._foreach_mul_(parameters, 1.0 - group["lr"] * group["weight_decay"])
+                torch._foreach_add_(parameters, list(orthogonalise(updates).unbind()), alpha=-scale)
+
+
+def _is_layer_matrix(name: str, parameter: nn.Parameter) -> bool:
+    return parameter.ndim == 2 and (".layers." in name or ".blocks." in name)
+
+
+def build_optimizers(module: nn.Module, config: OptimizerConfig) -> list[Optimizer]:
+    """Muon for the decoder's and the vision tower's layer matrices, AdamW for the rest (and for all if `muon_lr` is 0).
+    Frozen parameters are left out."""
+    named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+    matrices = [p for name, p in named if config.muon_lr and _is_layer_matrix(name, p)]
+    chosen = {id(p) for p in matrices}
+    rest = [p for _, p in named if id(p) not in chosen]
+    groups = [
+        {"params": [p for p in rest if p.ndim >= 2], "weight_decay": config.weight_decay},
+        {"params": [p for p in rest if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    optimizers: list[Optimizer] = [
+        torch.optim.AdamW([g for g in groups if g["params"]], lr=config.lr, betas=config.betas, fused=True)
+    ]
+    if matrices:
+        optimizers.append(BatchedMuon(matrices, lr=config.muon_lr, weight_decay=config.weight_decay))
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["base_lr"] = group["lr"]
+    return optimizers
+
+
+def set_rate(optimizers: list[Optimizer], factor: float) -> None:
+    """Scale every group's own base rate."""
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = group["base_lr"] * factor
+
+
+class Average:
+    """Exponential moving average of a module's parameters, with the usual warm-up of its decay.
+
+    Args:
+        decay: 0 keeps no average.
+    """
+
+    def __init__(self, module: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self.shadow = {name: p.detach().clone() for name, p in module.named_parameters()}
+        self.updates = 0
+
+    @torch.no_grad()
+    def update(self, module: nn.Module) -> None:
+        self.updates += 1
+        decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
+        pairs = [(self.shadow[name], p) for name, p in module.named_parameters() if p.requires_grad]
+        torch._foreach_lerp_([a for a, _ in pairs], [p.detach() for _, p in pairs], 1.0 - decay)
+
+    def state_dict(self) -> dict[str, object]:
+        return {"shadow": self.shadow, "updates": self.updates}
+
+    def load_state_dict(self, state: dict[str, object]) -> None:
+        shadow = state["shadow"]
+        assert isinstance(shadow, dict)
+        for name, tensor in shadow.items():
+            if name in self.shadow:
+                self.shadow[name].copy_(tensor)
+        self.updates = int(state["updates"])  # type: ignore[call-overload]
+
+    @torch.no_grad()
+    def apply_to(self, module: nn.Module) -> None:
+        """Copy the average into `module`."""
+        for name, parameter in module.named_parameters():
+            parameter.copy_(self.shadow[name])
