@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import struct
 import threading
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -193,8 +195,12 @@ def test_exif_orientation(tmp_path: Path) -> None:
 
 
 def test_image_limits(tmp_path: Path) -> None:
+    # Only the header is there: a file that is too large must be refused before anything is decoded.
     path = tmp_path / "large.png"
-    Image.new("1", (30000, 30000)).save(path)
+    header = b"IHDR" + struct.pack(">IIBBBBB", 30000, 30000, 1, 0, 0, 0, 0)
+    chunks = [header, b"IDAT" + zlib.compress(b""), b"IEND"]
+    sealed = [struct.pack(">I", len(c) - 4) + c + struct.pack(">I", zlib.crc32(c)) for c in chunks]
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(sealed))
     with pytest.raises(SourceError, match="--max-image-pixels"):
         open_source(path)
     small = tmp_path / "small.png"

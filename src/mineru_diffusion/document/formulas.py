@@ -7,6 +7,7 @@ import re
 _DELIMITERS = (("\\[", "\\]"), ("\\(", "\\)"), ("$$", "$$"), ("$", "$"))
 _TOKEN = re.compile(r"\\(?:begin|end)\s*\{[^{}]*\}|\\[a-zA-Z]+|\\.|\s+|.", re.DOTALL)
 _ENVIRONMENT = re.compile(r"\\(begin|end)\s*\{([^{}]*)\}")
+_NO_DELIMITER = re.compile(r"[{}&]|\\\\|\\(?:left|right|begin|end)(?![a-zA-Z])")
 _DISPLAY_IN_TEXT = re.compile(r"(?<!\\)\\\[(.+?)(?<!\\)\\\]", re.DOTALL)
 
 
@@ -107,7 +108,7 @@ def _pair_delimiters(tokens: list[str]) -> list[str]:
         out.append(token)
         if index in unclosed:
             # A delimiter that was cut off as well is the empty one.
-            out.append(" \\right." if token not in ("\\left",) else ". \\right.")
+            out.append(" \\right." if token != "\\left" else ". \\right.")
     return out
 
 
@@ -115,7 +116,7 @@ def _delimiter_index(tokens: list[str], index: int) -> int:
     r"""Index of the delimiter after `\left`, or of `\left` itself if the formula ends there."""
     for after in range(index + 1, len(tokens)):
         if not tokens[after].isspace():
-            return after if tokens[after] not in ("{", "}", "&", "\\\\") else index
+            return index if _NO_DELIMITER.match(tokens[after]) else after
     return index
 
 

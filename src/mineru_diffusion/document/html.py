@@ -16,9 +16,11 @@ from mineru_diffusion.document.tables import table_to_html
 from mineru_diffusion.document.types import FURNITURE, Document, Page, Region
 
 _STYLE = """
-body { font: 17px/1.55 Georgia, "Noto Serif", "Noto Serif CJK SC", serif; color: #1b1b1b; background: #f4f2ee; margin: 0; }
+body { font: 17px/1.55 Georgia, "Noto Serif", "Noto Serif CJK SC", serif; }
+body { color: #1b1b1b; background: #f4f2ee; margin: 0; }
 main { max-width: 46rem; margin: 0 auto; padding: 2rem 1rem; }
-section { background: #fff; padding: 2rem 2.5rem; margin: 0 0 1.5rem; box-shadow: 0 1px 4px #0002; overflow-wrap: break-word; }
+section { background: #fff; padding: 2rem 2.5rem; margin: 0 0 1.5rem; box-shadow: 0 1px 4px #0002; }
+section { overflow-wrap: break-word; }
 h1, h2, h3, h4, h5, h6 { font-family: system-ui, sans-serif; line-height: 1.25; }
 p { white-space: pre-line; }
 table { border-collapse: collapse; margin: 1rem 0; font-size: .9em; display: block; overflow-x: auto; }
@@ -46,7 +48,7 @@ def document_to_html(
     return (
         '<!DOCTYPE html>\n<html>\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; "
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
         "style-src 'unsafe-inline'\">\n"
         f"<title>{escape(name)}</title>\n<style>\n{_STYLE}\n</style>\n</head>\n<body>\n<main>\n"
         f"{sections}\n</main>\n</body>\n</html>\n"

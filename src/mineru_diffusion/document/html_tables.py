@@ -71,7 +71,8 @@ class _TableReader(HTMLParser):
         if self.done or not self.depth:
             return
         # Text between cells would be shown above the table by a browser; it is kept with the caption.
-        (self.caption if self._sink is None else self._sink).append(data)
+        # A line break in the source is white space; only a `<br>` or paragraph breaks a line.
+        (self.caption if self._sink is None else self._sink).append(data.replace("\n", " "))
 
     def _open_row(self) -> None:
         self.rows.append([])

@@ -16,7 +16,8 @@ _MATHEMATICAL = re.compile(r"[\\^_{}=+<>|]|^[A-Za-z]'*$")
 
 _LINE_START = re.compile(r"^( {0,3})(?:(#{1,6})(?=\s|$)|([-+*])(?=\s|$)|(\d{1,9})([.)])(?=\s|$)|(>)|(`{3,}|~{3,}))")
 _RULE = re.compile(r"^ {0,3}(?:(?:-\s*){3,}|(?:_\s*){3,}|(?:\*\s*){3,}|=+\s*|-+\s*)$")
-_BACKSLASH = re.compile(r"\\(?=[!-/:-@\[-`{-~])")
+# Before punctuation it escapes, at a line's end it breaks the line.
+_BACKSLASH = re.compile(r"\\(?=[!-/:-@\[-`{-~]|\s*(?:\n|$))")
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _ENTITY = re.compile(r"&(?=#?\w{1,32};)")
 _LINK = re.compile(r"\[(?=[^\]]*\]\s?[(\[:])")

@@ -38,18 +38,13 @@ def _rank(region: Region) -> int:
 def _order(regions: list[Region]) -> list[Region]:
     if len(regions) < 2:
         return regions
-    columns = _split(regions, axis=0)
-    if len(columns) > 1 and _side_by_side(columns):
-        return [region for column in columns for region in _order(column)]
     bands = _split(regions, axis=1)
-    if len(bands) == 1:
-        if len(columns) > 1:
-            return [region for column in columns for region in _order(column)]
-        # Boxes lie in or across each other: no cut is possible.
-        return sorted(regions, key=lambda region: (region.bbox[1], region.bbox[0]))
     groups = _merge_bands(bands)
     if len(groups) == 1:
-        groups = bands
+        # Either columns side by side, or, if there are none, boxes that lie in or across each other.
+        groups = _split(regions, axis=0)
+    if len(groups) == 1:
+        return sorted(regions, key=lambda region: (region.bbox[1], region.bbox[0]))
     return [region for group in groups for region in _order(group)]
 
 

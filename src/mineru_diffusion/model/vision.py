@@ -36,7 +36,13 @@ def patch_positions(grid_thw: Sequence[tuple[int, int, int]], merge: int, device
 
 
 class PatchEmbed(nn.Module):
-    """A 3-D convolution whose kernel equals its stride, computed as one matrix product."""
+    """A 3-D convolution whose kernel equals its stride, computed as one matrix product.
+
+    `as_convolution` computes it as the convolution that it is: several times slower, but then the rounding is the public
+    implementation's to the last bit, which comparisons of deep features need.
+    """
+
+    as_convolution = False
 
     def __init__(self, config: MinerUDiffusionVisionConfig) -> None:
         super().__init__()
@@ -45,6 +51,9 @@ class PatchEmbed(nn.Module):
 
     def forward(self, pixels_SP: Tensor) -> Tensor:
         weight = self.proj.weight
+        if self.as_convolution:
+            shape = (-1, self.proj.in_channels, *self.proj.kernel_size)
+            return self.proj(pixels_SP.to(weight.dtype).view(shape)).flatten(1)
         return F.linear(pixels_SP.to(weight.dtype), weight.flatten(1))
 
 

@@ -9,10 +9,11 @@ from dataclasses import replace
 from mineru_diffusion.document.formulas import clean_formula
 from mineru_diffusion.document.otsl import parse_otsl
 from mineru_diffusion.document.tables import table_to_html
-from mineru_diffusion.document.types import Region
+from mineru_diffusion.document.types import BBox, Region
 from mineru_diffusion.engine.types import FinishReason, Result
 from mineru_diffusion.parsing.crops import RegionJob
-from mineru_diffusion.parsing.text_blocks import code_block, list_items, paragraphs
+from mineru_diffusion.parsing.lines import TextLine
+from mineru_diffusion.parsing.text_blocks import code_block, list_items, paragraphs, split_lists
 
 #: Worst first: a region is as good as its worst line.
 _WORST: tuple[FinishReason, ...] = ("error", "repetition", "length", "cancelled", "stop")
@@ -27,48 +28,94 @@ _ONE_RUN = frozenset({"title", "table_caption", "image_caption", "code_caption",
 _PAGE_NUMBER = re.compile(
     r"[-–—\s]*(?:page\s*)?(?:\d{1,4}|[ivxlc]{1,7})(?:\s*(?:of|/)\s*\d{1,4})?[-–—\s.]*", re.IGNORECASE
 )
+_IMAGE_CAPTION = re.compile(
+    r"(?:fig(?:ure)?s?\.?|abb(?:ildung)?\.?|图)\s*[A-Z]?\d+(?:\.\d+)*[a-z]?\s*[.:|—–]", re.IGNORECASE
+)
+_TABLE_CAPTION = re.compile(r"(?:tab(?:le|elle)?\.?|表)\s*[A-Z]?\d+(?:\.\d+)*\s*[.:|—–]", re.IGNORECASE)
+_LONGEST_CAPTION = 1000
 _EDGE = 0.1
 """Page numbers stand in this part of the page's height at the top or bottom."""
 
 
-def finish_region(job: RegionJob) -> Region | None:
-    """The region with what was read; None if recovered ink turned out to say nothing."""
-    region = job.region
-    results = [r for r in job.results if r is not None]
-    if not results:
-        return region
-    region = replace(
+def finish_region(job: RegionJob) -> list[Region]:
+    """The region with what was read.
+
+    Several where a list stands in running text; none where recovered ink turned out to say nothing.
+    """
+    if not job.results:
+        return [job.region]
+    if job.by_line:
+        parts = _from_lines(job)
+    else:
+        results = _answers(job.results)
+        parts = [_with_text(_judged(job.region, results), results[0].text)]
+    finished = []
+    for region in parts:
+        if not region.content and region.finish_reason == "stop":
+            if region.source.get("layout") == "ink":
+                continue
+            region = replace(region, warnings=(*region.warnings, "nothing was read here"))
+        finished.append(replace(region, kind=_kind_by_content(region)))
+    return finished
+
+
+def _answers(results: Sequence[Result | None]) -> list[Result]:
+    return [r if r is not None else Result("", finish_reason="error", error="no answer") for r in results]
+
+
+def _judged(region: Region, results: Sequence[Result]) -> Region:
+    """The region with confidence, finish reason and complaints of its results."""
+    return replace(
         region,
         confidence=_confidence(results),
         finish_reason=min((r.finish_reason for r in results), key=_WORST.index),
         warnings=(*region.warnings, *_complaints(results)),
     )
-    region = _with_lines(region, job, results) if job.by_line else _with_text(region, results[0].text)
-    if not region.content:
-        if region.source.get("layout") == "ink" and region.finish_reason == "stop":
-            return None
-        if region.finish_reason == "stop":
-            region = replace(region, warnings=(*region.warnings, "nothing was read here"))
-    return replace(region, kind="page_number") if _is_page_number(region) else region
 
 
-def _with_lines(region: Region, job: RegionJob, results: Sequence[Result]) -> Region:
+def _from_lines(job: RegionJob) -> list[Region]:
+    results = _answers(job.results)
     texts = [""] * len(job.lines)
     for line, result in zip(job.piece_line, results, strict=True):
         texts[line] = f"{texts[line]} {result.text.strip()}".strip()
-    kept = [(line, text) for line, text in zip(job.lines, texts, strict=True) if text]
-    lines, texts = [line for line, _ in kept], [text for _, text in kept]
+    if job.region.kind in ("text", "list", "unknown") and all(texts):
+        parts = split_lists(job.lines, texts)
+    else:
+        parts = [(job.region.kind == "list", 0, len(texts))]
+    regions = []
+    for is_list, first, end in parts:
+        region = job.region
+        if len(parts) > 1:
+            boxes = region.lines[first:end]
+            region = replace(region, bbox=_around(boxes), lines=boxes)
+        inside = [r for r, line in zip(results, job.piece_line, strict=True) if first <= line < end]
+        region = _judged(replace(region, kind="list") if is_list else region, inside)
+        said = [(line, text) for line, text in zip(job.lines[first:end], texts[first:end], strict=True) if text]
+        regions.append(_with_lines(region, [line for line, _ in said], [text for _, text in said]))
+    return regions
+
+
+def _around(boxes: Sequence[BBox]) -> BBox:
+    return (
+        min(b[0] for b in boxes),
+        min(b[1] for b in boxes),
+        max(b[2] for b in boxes),
+        max(b[3] for b in boxes),
+    )
+
+
+def _with_lines(region: Region, lines: Sequence[TextLine], texts: Sequence[str]) -> Region:
     if region.kind in ("code", "algorithm"):
         return replace(region, content=code_block(lines, texts))
     if region.kind in ("table", "equation"):
-        # Their structure is unknown: whatever stands in one row stays in one row.
-        return replace(region, kind="text", content="\n".join(texts), source={**region.source, "kind": region.kind})
-    if region.kind not in _ONE_RUN:
-        items = list_items(lines, texts, sure=region.kind == "list")
-        if items:
-            return replace(region, kind="ref_text" if region.kind == "ref_text" else "list", content="\n".join(items))
-    blocks = paragraphs(lines, texts, one=region.kind in _ONE_RUN)
-    return replace(region, content="\n\n".join(blocks))
+        # Their structure is unknown: whatever stands in one row stays in one row, and text is no LaTeX.
+        kind = "text" if region.kind == "equation" else region.kind
+        return replace(region, kind=kind, content="\n".join(texts), source={**region.source, "kind": region.kind})
+    if region.kind == "list":
+        return replace(region, content="\n".join(list_items(lines, texts)))
+    if region.kind == "ref_text":
+        return replace(region, content="\n\n".join(list_items(lines, texts)))
+    return replace(region, content="\n\n".join(paragraphs(lines, texts, one=region.kind in _ONE_RUN)))
 
 
 def _with_text(region: Region, text: str) -> Region:
@@ -100,7 +147,14 @@ def _complaints(results: Sequence[Result]) -> list[str]:
     return complaints
 
 
-def _is_page_number(region: Region) -> bool:
+def _kind_by_content(region: Region) -> str:
+    """What the text tells better than the picture: page numbers and captions."""
     at_edge = region.bbox[3] < _EDGE or region.bbox[1] > 1 - _EDGE
-    named = region.kind in ("header", "footer") or (region.kind == "text" and at_edge)
-    return named and bool(region.content) and _PAGE_NUMBER.fullmatch(region.content) is not None
+    if region.kind in ("header", "footer") or (region.kind == "text" and at_edge):
+        return "page_number" if _PAGE_NUMBER.fullmatch(region.content) else region.kind
+    if region.kind in ("text", "ref_text", "image_caption", "table_caption") and len(region.content) < _LONGEST_CAPTION:
+        if _IMAGE_CAPTION.match(region.content):
+            return "image_caption"
+        if _TABLE_CAPTION.match(region.content):
+            return "table_caption"
+    return region.kind

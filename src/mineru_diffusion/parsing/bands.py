@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from statistics import median
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mineru_diffusion.parsing.ink import Mask, spans
+from mineru_diffusion.parsing.ink import Mask, inked_columns, inked_rows, spans
 
 Profile = NDArray[np.float64]
 
@@ -44,16 +45,22 @@ def row_bands(mask: Mask) -> list[Band]:
         size = min(size, 0.95 * pitch)
     parted: list[Band] = []
     for band in bands:
+        if band.height > 3 * size and _is_solid(mask[band.top : band.bottom], size):
+            continue
         parted += _part(profile, band, size) if band.height > 1.35 * size else [band]
+    if not parted:
+        return []
     merged = _merge_small(parted, typical_height(parted))
     return [b for b in merged if not _is_dirt(mask, b, typical_height(merged))]
 
 
 def typical_height(bands: Sequence[Band]) -> float:
-    """Median height of the bands, small bits left out."""
-    heights = np.array([b.height for b in bands], dtype=np.float64)
-    solid = heights[heights >= max(LEAST_HEIGHT, 0.35 * heights.max())]
-    return float(np.median(solid if solid.size else heights))
+    """Median height of the bands; dots and accents, and pictures among the lines, are left out."""
+    heights = sorted(b.height for b in bands)
+    solid = [h for h in heights if h >= LEAST_HEIGHT] or heights
+    # Above the middle: accents that stand apart can make half of the bands, pictures hardly a third.
+    base = solid[(2 * len(solid)) // 3 - (len(solid) > 2)] if len(solid) > 1 else solid[0]
+    return float(median([h for h in solid if 0.35 * base <= h <= 3 * base]))
 
 
 def line_pitch(profile: Profile) -> float | None:
@@ -138,10 +145,21 @@ def _merge_small(bands: list[Band], size: float) -> list[Band]:
     return bands
 
 
+def _is_solid(rows: Mask, size: float) -> bool:
+    """A quarter of the rows or more have runs of ink that no letter has: a picture between the lines."""
+    length = max(2, round(3 * size))
+    if rows.shape[1] < length:
+        return False
+    total = np.zeros((rows.shape[0], rows.shape[1] + 1), dtype=np.int32)
+    np.cumsum(rows, axis=1, out=total[:, 1:])
+    full = (total[:, length:] - total[:, :-length]) == length
+    return int(np.count_nonzero(inked_rows(full))) > 0.25 * rows.shape[0]
+
+
 def _is_dirt(mask: Mask, band: Band, size: float) -> bool:
     """Specks of noise, and slivers of a neighbour's text at the region's upper or lower edge."""
     rows = mask[band.top : band.bottom]
-    columns = rows.any(axis=0)
+    columns = inked_columns(rows)
     width = int(np.count_nonzero(columns))
     if band.height < 3 or width < 3:
         return True
@@ -169,7 +187,7 @@ def column_spans(mask: Mask) -> list[tuple[int, int]]:
     if len(bands) < 3:
         return whole
     size = typical_height(bands)
-    empty = spans(~mask.any(axis=0))
+    empty = spans(~inked_columns(mask))
     gutters = [(a, b) for a, b in empty if b - a >= max(0.6 * size, 8) and a > 0.15 * width and b < 0.85 * width]
     for a, b in sorted(gutters, key=lambda g: g[0] - g[1]):
         middle = (a + b) // 2
@@ -181,13 +199,13 @@ def column_spans(mask: Mask) -> list[tuple[int, int]]:
 
 
 def _is_column(mask: Mask, size: float) -> bool:
-    columns = np.flatnonzero(mask.any(axis=0))
+    columns = np.flatnonzero(inked_columns(mask))
     extent = int(columns[-1] - columns[0]) + 1 if columns.size else 0
     bands = row_bands(mask)
     if len(bands) < 3 or extent < 5 * size:
         return False
     fills = []
     for band in bands:
-        ink = np.flatnonzero(mask[band.top : band.bottom].any(axis=0))
+        ink = np.flatnonzero(inked_columns(mask[band.top : band.bottom]))
         fills.append((ink[-1] - ink[0] + 1) / extent)
     return float(np.median(fills)) > 0.8

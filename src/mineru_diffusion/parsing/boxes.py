@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mineru_diffusion.parsing.ink import Mask
+from mineru_diffusion.parsing.ink import Mask, inked_columns, inked_rows
 
 PixelBox = tuple[float, float, float, float]
 
@@ -106,13 +106,13 @@ def fit_to_ink(box: PixelBox, mask: Mask, *, reach: int) -> PixelBox | None:
     x1, y1 = min(width, int(np.ceil(box[2]))), min(height, int(np.ceil(box[3])))
     if x1 - x0 < 2 or y1 - y0 < 2 or not mask[y0:y1, x0:x1].any():
         return None
-    y0 -= _run(mask[max(0, y0 - reach) : y0 + 1, x0:x1].any(axis=1)[::-1])
-    y1 += _run(mask[y1 - 1 : min(height, y1 + reach), x0:x1].any(axis=1))
-    x0 -= _run(mask[y0:y1, max(0, x0 - reach) : x0 + 1].any(axis=0)[::-1])
-    x1 += _run(mask[y0:y1, x1 - 1 : min(width, x1 + reach)].any(axis=0))
+    y0 -= _run(inked_rows(mask[max(0, y0 - reach) : y0 + 1, x0:x1])[::-1])
+    y1 += _run(inked_rows(mask[y1 - 1 : min(height, y1 + reach), x0:x1]))
+    x0 -= _run(inked_columns(mask[y0:y1, max(0, x0 - reach) : x0 + 1])[::-1])
+    x1 += _run(inked_columns(mask[y0:y1, x1 - 1 : min(width, x1 + reach)]))
     y0, x0 = max(0, y0), max(0, x0)
     inner = mask[y0:y1, x0:x1]
-    rows, columns = np.flatnonzero(inner.any(axis=1)), np.flatnonzero(inner.any(axis=0))
+    rows, columns = np.flatnonzero(inked_rows(inner)), np.flatnonzero(inked_columns(inner))
     return (
         float(x0 + columns[0]),
         float(y0 + rows[0]),

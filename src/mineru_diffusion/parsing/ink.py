@@ -36,7 +36,7 @@ def ink_mask(image: Image.Image) -> Mask:
         return np.zeros(grey.shape, dtype=np.bool_)
     above = np.cumsum(counts[FAINTEST:])
     strong = FAINTEST + int(np.searchsorted(above, 0.9 * marked))
-    mask = contrast >= max(FAINTEST, round(0.35 * strong))
+    mask: Mask = contrast >= max(FAINTEST, round(0.35 * strong))
     return _despeckle(mask)
 
 
@@ -54,9 +54,15 @@ def _contrast(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
     paper = np.partition(flat, middle, axis=2)[:, :, middle]
     if int(paper.max()) - int(paper.min()) <= 6:
         level = np.uint8(np.median(paper))
-        return np.maximum(grey, level) - np.minimum(grey, level)
+        return _distance(grey, level)
     smooth = np.asarray(Image.fromarray(_outvote(paper)).resize((width, height), Image.Resampling.BILINEAR))
-    return np.maximum(grey, smooth) - np.minimum(grey, smooth)
+    return _distance(grey, smooth)
+
+
+def _distance(a: NDArray[np.uint8], b: NDArray[np.uint8] | np.uint8) -> NDArray[np.uint8]:
+    """|a - b| without leaving bytes."""
+    distance: NDArray[np.uint8] = np.maximum(a, b) - np.minimum(a, b)
+    return distance
 
 
 def _outvote(paper: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -78,7 +84,8 @@ def _despeckle(mask: Mask) -> Mask:
     near = wide.copy()
     near[1:] += wide[:-1]
     near[:-1] += wide[1:]
-    return mask & (near >= 3)
+    kept: Mask = mask & (near >= 3)
+    return kept
 
 
 def remove_rules(mask: Mask, *, shortest: int, thickest: int = 9) -> Mask:
@@ -90,7 +97,8 @@ def remove_rules(mask: Mask, *, shortest: int, thickest: int = 9) -> Mask:
         thickest: stacks of more rows (or columns) of such runs are a filled shape, not a rule, and stay.
     """
     cleaned = _without_runs(mask, shortest, thickest)
-    return _without_runs(cleaned.T, shortest, thickest).T
+    upright: Mask = _without_runs(cleaned.T, shortest, thickest).T
+    return upright
 
 
 def _without_runs(mask: Mask, shortest: int, thickest: int) -> Mask:
@@ -110,13 +118,14 @@ def _without_runs(mask: Mask, shortest: int, thickest: int) -> Mask:
     runs = np.zeros_like(mask)
     for row, start, end in zip(candidates[rows[long]], starts[long], ends[long], strict=True):
         runs[row, start:end] = True
-    return mask & ~(runs & ~_tall_stacks(runs, thickest))
+    kept: Mask = mask & ~(runs & ~_tall_stacks(runs, thickest))
+    return kept
 
 
 def _tall_stacks(runs: Mask, thickest: int) -> Mask:
     """Pixels of `runs` in vertical stacks taller than `thickest`."""
     tall = np.zeros_like(runs)
-    for top, bottom in spans(runs.any(axis=1)):
+    for top, bottom in spans(inked_rows(runs)):
         if bottom - top <= thickest:
             continue
         part = runs[top:bottom]
@@ -125,7 +134,20 @@ def _tall_stacks(runs: Mask, thickest: int) -> Mask:
         full = (total[thickest + 1 :] - total[: -thickest - 1]) == thickest + 1
         for offset in range(thickest + 1):
             tall[top + offset : top + offset + full.shape[0]] |= full
-    return tall & runs
+    stacks: Mask = tall & runs
+    return stacks
+
+
+def inked_rows(mask: Mask) -> Mask:
+    """Which rows hold any ink [H]."""
+    rows: Mask = np.logical_or.reduce(mask, axis=1)
+    return rows
+
+
+def inked_columns(mask: Mask) -> Mask:
+    """Which columns hold any ink [W]."""
+    columns: Mask = np.logical_or.reduce(mask, axis=0)
+    return columns
 
 
 def spans(flags: Mask) -> list[tuple[int, int]]:

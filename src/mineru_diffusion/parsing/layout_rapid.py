@@ -14,9 +14,9 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-from mineru_diffusion.document.reading_order import order_regions
 from PIL import Image
 
+from mineru_diffusion.document.reading_order import order_regions
 from mineru_diffusion.document.types import Region
 from mineru_diffusion.errors import EngineError
 from mineru_diffusion.parsing.boxes import PICTURES, Found, fit_to_ink, resolve

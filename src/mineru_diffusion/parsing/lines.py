@@ -16,7 +16,7 @@ from PIL import Image, ImageOps
 
 from mineru_diffusion.document.crops import paper_colour
 from mineru_diffusion.parsing.bands import Band, column_spans, row_bands, typical_height
-from mineru_diffusion.parsing.ink import Mask, ink_mask, remove_rules, spans
+from mineru_diffusion.parsing.ink import Mask, ink_mask, inked_columns, remove_rules, spans
 
 Box = tuple[int, int, int, int]
 """Left, top, right, bottom in pixels, right and bottom exclusive."""
@@ -76,6 +76,9 @@ class RegionLines:
     def crop(self, box: Box) -> Image.Image:
         """The picture of a box, dark on light."""
         crop = self.image.crop(box).convert("RGB")
+        # A grey level is cheap and settles nearly all; only dark crops are looked at more closely.
+        if crop.resize((1, 1), Image.Resampling.BOX).convert("L").getpixel((0, 0)) > 150:  # type: ignore[operator]
+            return crop
         return ImageOps.invert(crop) if sum(paper_colour(crop)) < 3 * 100 else crop
 
     def in_region(self, box: Box) -> Box:
@@ -237,7 +240,7 @@ def _with_margin(band: Band, above: int, below: int, typical: float) -> tuple[in
 
 
 def _ink_span(mask: Mask) -> tuple[int, int]:
-    columns = np.flatnonzero(mask.any(axis=0))
+    columns = np.flatnonzero(inked_columns(mask))
     return int(columns[0]), int(columns[-1]) + 1
 
 
@@ -245,7 +248,7 @@ def _pieces(mask: Mask, box: Box, offset: int, max_aspect: float) -> tuple[Box, 
     """Cut a line at gaps far wider than a word space, then what is still too long at the best word gaps."""
     left, top, right, bottom = box
     size = bottom - top
-    gaps = [(a + offset, b + offset) for a, b in spans(~mask.any(axis=0)) if b - a >= 0.16 * size]
+    gaps = [(a + offset, b + offset) for a, b in spans(~inked_columns(mask)) if b - a >= 0.16 * size]
     inner = [(a, b) for a, b in gaps if a > left + size // 4 and b < right - size // 4]
     wide = [(a, b) for a, b in inner if b - a > 3 * size]
     side = max(2, round(MARGIN * size))

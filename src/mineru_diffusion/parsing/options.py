@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mineru_diffusion.engine.types import DecodingParams
 from mineru_diffusion.errors import UsageError
@@ -25,7 +25,7 @@ class ParseOptions:
     pages: str | None = None
     password: str | None = None
     dpi: float = 200
-    decoding: DecodingParams = DecodingParams()
+    decoding: DecodingParams = field(default_factory=DecodingParams)
     window: int = 8
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from mineru_diffusion.document.types import BBox
 from mineru_diffusion.parsing.bands import row_bands
-from mineru_diffusion.parsing.ink import Mask
+from mineru_diffusion.parsing.ink import Mask, inked_columns
 
 STRIPS = 6
 SIDEWAYS = 1.6
@@ -33,7 +33,8 @@ def content_angle(mask: Mask) -> int:
         # np.rot90 turns counter-clockwise, which undoes a clockwise rotation.
         up = up_down(np.rot90(mask))
         return 90 if up > 0 else 270 if up < 0 else 0
-    return 180 if up_down(mask) < 0 else 0
+    # Columns of vertical strokes, not lines, are what a page shows that lies on its side unrecognised.
+    return 180 if across > 1.25 * along and up_down(mask) < 0 else 0
 
 
 def _sharpness(mask: Mask) -> float:
@@ -56,7 +57,7 @@ def up_down(mask: Mask) -> int:
         for band in row_bands(strip):
             rows = strip[band.top : band.bottom]
             profile = np.count_nonzero(rows, axis=1).astype(np.float64)
-            if band.height < 7 or np.count_nonzero(rows.any(axis=0)) < 4 * band.height:
+            if band.height < 7 or np.count_nonzero(inked_columns(rows)) < 4 * band.height:
                 continue
             core = np.flatnonzero(profile >= 0.5 * np.sort(profile)[-2])
             above, below = float(profile[: core[0]].sum()), float(profile[core[-1] + 1 :].sum())
@@ -64,7 +65,7 @@ def up_down(mask: Mask) -> int:
     if len(votes) < LEAST_LINES:
         return 0
     mean, error = float(np.mean(votes)), float(np.std(votes)) / len(votes) ** 0.5
-    if abs(mean) < max(0.02, 3 * error):
+    if abs(mean) < max(0.02, 2 * error):
         return 0
     return 1 if mean > 0 else -1
 

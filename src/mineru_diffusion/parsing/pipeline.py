@@ -1,14 +1,15 @@
 """Many documents through layout, crops and engine. In: paths. Out: documents, in order, as they are finished.
 
-One thread renders pages ahead of time (and finds their layout, where that needs no engine); the engine gets the crops of
-all pages in flight together, whichever document they belong to. At most `window` pages are in flight and as many are
-prepared, so memory does not grow with the number of pages. Whatever fails stays where it failed: a crop, a page, a file.
+One thread renders pages ahead of time (and finds their layout, where that needs no engine); the engine gets the crops
+of all pages in flight together, whichever document they belong to. At most `window` pages are in flight and as many
+are prepared, so memory does not grow with the number of pages. Whatever fails stays where it failed: a crop, a page,
+a file.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -90,9 +91,14 @@ class Pipeline:
         self._submitted = 0
         self._received = 0
 
-    def run(self, paths: Iterable[Path]) -> Iterator[Outcome]:
-        """Parse the documents; outcomes come in the order of the paths. Stops cleanly when the iterator is closed."""
-        with Preparer(paths, self._detector, self._options) as preparer:
+    def run(self, paths: Iterable[Path], pages: Mapping[Path, str] | None = None) -> Iterator[Outcome]:
+        """Parse the documents; outcomes come in the order of the paths. Stops cleanly when the iterator is closed.
+
+        Args:
+            paths: the files.
+            pages: page ranges of single documents, in place of the options'.
+        """
+        with Preparer(paths, self._detector, self._options, pages) as preparer:
             try:
                 while True:
                     self._fill(preparer, wait=True)
@@ -181,11 +187,9 @@ class Pipeline:
         try:
             regions: list[Region] = []
             for job in flight.jobs:
-                region = finish_region(job)
-                if region is not None:
-                    if job.height:
-                        record.heights[page.index, len(regions)] = job.height * page.height
-                    regions.append(replace(region, order=len(regions)))
+                if job.height:
+                    record.heights[page.index, len(regions)] = job.height * page.height
+                regions += [replace(r, order=len(regions) + i) for i, r in enumerate(finish_region(job))]
             page = replace(page, regions=tuple(regions))
             if self._on_page is not None:
                 page = self._on_page(record.path, page, flight.image)

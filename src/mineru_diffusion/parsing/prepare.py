@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,10 +42,17 @@ class Preparer:
     """Iterates over documents and pages, `options.window` steps ahead of whoever takes them.
 
     A detector that uses the engine is called in the taker's thread, for all pages taken at once; any other one in the
-    preparing thread.
+    preparing thread. `pages` gives single documents a page range of their own.
     """
 
-    def __init__(self, paths: Iterable[Path], detector: LayoutDetector, options: ParseOptions) -> None:
+    def __init__(
+        self,
+        paths: Iterable[Path],
+        detector: LayoutDetector,
+        options: ParseOptions,
+        pages: Mapping[Path, str] | None = None,
+    ) -> None:
+        self._pages = pages or {}
         self._detector = detector
         self._options = options
         self._steps = self._produce(paths)
@@ -95,7 +102,7 @@ class Preparer:
             record = Record(path)
             try:
                 record.source = open_source(path, password=self._options.password, dpi=self._options.dpi)
-                indices = parse_page_range(self._options.pages, record.source.page_count)
+                indices = parse_page_range(self._pages.get(path, self._options.pages), record.source.page_count)
             except MinerUDiffusionError as error:
                 record.error = error
                 yield Ready(record)

@@ -14,7 +14,7 @@ import numpy as np
 
 from mineru_diffusion.parsing.bands import row_bands, typical_height
 from mineru_diffusion.parsing.boxes import PICTURES, Found, PixelBox, overlap
-from mineru_diffusion.parsing.ink import Mask
+from mineru_diffusion.parsing.ink import Mask, inked_columns, inked_rows
 
 CELL = 8
 """Side in pixels of the grid's cells (at about 100 dpi: half a line of text)."""
@@ -22,11 +22,10 @@ CELL = 8
 
 def uncovered_ink(mask: Mask, boxes: Iterable[PixelBox], *, slack: int = 3) -> Mask:
     """The mask with everything inside the boxes (grown by `slack` pixels) cleared."""
-    rest = mask.copy()
+    rest: Mask = mask.copy()
     for x0, y0, x1, y1 in boxes:
-        rest[max(0, int(y0) - slack) : int(np.ceil(y1)) + slack, max(0, int(x0) - slack) : int(np.ceil(x1)) + slack] = (
-            False
-        )
+        rows = slice(max(0, int(y0) - slack), int(np.ceil(y1)) + slack)
+        rest[rows, max(0, int(x0) - slack) : int(np.ceil(x1)) + slack] = False
     return rest
 
 
@@ -107,7 +106,7 @@ def blobs(mask: Mask) -> list[tuple[int, int, int, int]]:
         ys, xs = [c[0] for c in group], [c[1] for c in group]
         y0, x0 = min(ys) * CELL, min(xs) * CELL
         part = mask[y0 : (max(ys) + 1) * CELL, x0 : (max(xs) + 1) * CELL]
-        inner_rows, inner_columns = np.flatnonzero(part.any(axis=1)), np.flatnonzero(part.any(axis=0))
+        inner_rows, inner_columns = np.flatnonzero(inked_rows(part)), np.flatnonzero(inked_columns(part))
         boxes.append(
             (
                 x0 + int(inner_columns[0]),
@@ -132,10 +131,10 @@ def looks_like_text(mask: Mask) -> bool:
     densities = []
     for band in bands:
         part = mask[band.top : band.bottom]
-        columns = np.flatnonzero(part.any(axis=0))
+        columns = np.flatnonzero(inked_columns(part))
         densities.append(np.count_nonzero(part) / (part.shape[0] * (columns[-1] - columns[0] + 1)))
         # A letter is seldom wider than two lines are high; strokes of a drawing run on.
-        runs = np.diff(np.flatnonzero(np.diff(part.any(axis=0).view(np.int8), prepend=0, append=0)))[::2]
+        runs = np.diff(np.flatnonzero(np.diff(inked_columns(part).view(np.int8), prepend=0, append=0)))[::2]
         if runs.max() > 14 * size:
             return False
     density = float(np.median(densities))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import median
 
 from mineru_diffusion.document.paragraphs import join_lines
@@ -52,23 +53,31 @@ def _is_hanging(lines: Sequence[TextLine]) -> bool:
     return len(lines) >= 3 and not lines[0].indented and sum(line.indented for line in lines) > 0.5 * len(lines)
 
 
-def list_items(lines: Sequence[TextLine], texts: Sequence[str], *, sure: bool = False) -> list[str]:
-    """The items of a list, or nothing if this is none.
+def split_lists(lines: Sequence[TextLine], texts: Sequence[str]) -> list[tuple[bool, int, int]]:
+    """Part a region into running text and lists: (is a list, first line, last line + 1), top to bottom.
 
-    Two or more lines, the first among them, begin with a bullet, or with numbers (letters) that count up.
-
-    Args:
-        lines: the geometry of the lines; texts: what they say, as many.
-        sure: a layout detector called it a list: then also hanging indents and single lines make items.
+    A list has two or more lines that begin with a bullet, or with numbers or letters that count up. Lines between its
+    marked lines belong to it, and those after the last one that are set in deeper than the marks.
     """
     starts = _marked(texts)
-    if not starts and sure:
+    if not starts:
+        return [(False, 0, len(texts))]
+    marks = max(lines[i].box[0] for i in starts)
+    end = starts[-1] + 1
+    while end < len(lines) and lines[end].box[0] > marks + 0.5 * lines[end].ink_height and not lines[end].spaced:
+        end += 1
+    parts = [(False, 0, starts[0]), (True, starts[0], end), (False, end, len(texts))]
+    return [part for part in parts if part[1] < part[2]]
+
+
+def list_items(lines: Sequence[TextLine], texts: Sequence[str]) -> list[str]:
+    """The items of a list: from mark to mark, else by its hanging indent, else one a line."""
+    starts = _marked(texts)
+    if not starts:
         hanging = _is_hanging(lines)
         starts = [i for i, line in enumerate(lines) if not (hanging and line.indented)]
-    if not starts or (starts[0] != 0 and not sure):
-        return []
     bounds = [*sorted({0, *starts}), len(texts)]
-    return [join_lines(list(texts[a:b])) for a, b in zip(bounds, bounds[1:], strict=False)]
+    return [join_lines(list(texts[a:b])) for a, b in pairwise(bounds)]
 
 
 def _marked(texts: Sequence[str]) -> list[int]:
@@ -78,7 +87,7 @@ def _marked(texts: Sequence[str]) -> list[int]:
         return bullets
     for pattern, value in ((_NUMBER, int), (_LETTER, ord)):
         found = [(i, value(next(g for g in m.groups() if g))) for i, t in enumerate(texts) if (m := pattern.match(t))]
-        if len(found) >= 2 and all(b == a + 1 for (_, a), (_, b) in zip(found, found[1:], strict=False)):
+        if len(found) >= 2 and all(b == a + 1 for (_, a), (_, b) in pairwise(found)):
             return [i for i, _ in found]
     return []
 

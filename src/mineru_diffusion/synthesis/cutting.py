@@ -67,13 +67,23 @@ def choose_crop(
         top = min(top, max(bottom - least, ink.baseline - 0.7 * ink.em))
         bottom = max(bottom, top + least)
     tall = bottom - top
-    top -= tall * rng.uniform(0.03, 0.2)
-    bottom += tall * rng.uniform(0.03, 0.2)
+    above, below = _margins(rng)
+    top -= tall * above
+    bottom += tall * below
     scale_y = height / (bottom - top)
     scale_x = scale_y * (rng.uniform(0.85, 1.15) if rng.random() < 0.5 else 1.0)
     left = min([float(edges[0, 0]), *columns[:1].tolist()]) - rng.uniform(1, 12) / scale_x
     right = max([float(edges[-1, 1]), *(columns[-1:] + 1).tolist()]) + rng.uniform(1, 12) / scale_x
     return Crop(left, top, right, bottom, scale_x, scale_y)
+
+
+def _margins(rng: np.random.Generator) -> tuple[float, float]:
+    """Paper above and below, as parts of the crop's height: mostly little, sometimes much, rarely a bit too little."""
+    roll = rng.random()
+    if roll < 0.05:
+        return rng.uniform(-0.03, 0.05), rng.uniform(-0.03, 0.05)
+    most = 0.6 if roll > 0.92 else 0.2
+    return rng.uniform(0.03, most), rng.uniform(0.03, most)
 
 
 def add_neighbours(canvas: Canvas, other: Canvas, pitch: int, rng: np.random.Generator) -> Canvas:

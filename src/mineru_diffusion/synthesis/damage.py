@@ -55,8 +55,7 @@ def print_worn(ink: Ink, rng: np.random.Generator, strength: float) -> Grey:
     if roll < 0.3:
         return _jpeg(result, int(rng.uniform(95 - 65 * min(strength, 1.3), 95)))
     if roll < 0.42:
-        level = (paper + dark) / 2 + rng.uniform(-0.22, 0.22) * (paper - dark)
-        result = np.greater(result, level).view(np.uint8) * np.uint8(255)
+        return _two_levels((result - paper) / (dark - paper), ink, rng, inverted=dark > paper)
     return result
 
 
@@ -65,7 +64,7 @@ def reshape_strokes(canvas: Grey, rng: np.random.Generator, most: int) -> Grey:
     pixels = int(rng.integers(1, most + 1))
     if rng.random() < 0.4:
         worn = _spread(canvas, -pixels)
-        if worn.sum(dtype=np.int64) > 0.4 * canvas.sum(dtype=np.int64):
+        if worn.sum(dtype=np.int64) > 0.55 * canvas.sum(dtype=np.int64):
             return worn
     return _spread(canvas, pixels)
 
@@ -80,6 +79,16 @@ def _spread(canvas: Grey, pixels: int) -> Grey:
         spread(grown[:, :-1], canvas[:, 1:], out=grown[:, :-1])
         spread(grown[:-1], canvas[1:], out=grown[:-1])
     return grown
+
+
+def _two_levels(amount: NDArray[np.floating], ink: Ink, rng: np.random.Generator, *, inverted: bool) -> Grey:
+    """Black and white by a threshold that is often bad, but never so bad that most of the ink is lost."""
+    for threshold in (rng.uniform(0.28, 0.72), 0.4, 0.25):
+        black = amount > threshold
+        if black.sum() > 0.75 * ink.sum():
+            break
+    grey: Grey = (black == inverted).astype(np.uint8) * np.uint8(255)
+    return grey
 
 
 def _to_grey(values: NDArray[np.floating]) -> Grey:

@@ -6,7 +6,7 @@ In: a font file. Out: for each character its picture, and where the next one sta
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 
 import numpy as np
@@ -99,10 +99,13 @@ class Face:
         self.ascent, self.descent = self.font.getmetrics()
         self._glyphs: dict[str, Glyph | None] = {}
         self._lengths: dict[str, float] = {}
-        # Many faces have no table of kerning pairs, which spares asking for every pair.
-        self._kerned = self.font.getlength(_KERNED) != sum(map(self.font.getlength, _KERNED))
         # What a face draws for characters that it lacks: nothing, or some box.
         self._missing = {(g.picture.shape, g.picture.tobytes()) for g in map(self._draw, _UNASSIGNED)}
+
+    @cached_property
+    def _kerned(self) -> bool:
+        """Many faces have no table of kerning pairs, which spares asking for every pair."""
+        return self.font.getlength(_KERNED) != sum(map(self._length, _KERNED))
 
     def covers(self, text: str) -> bool:
         """Whether the face has a picture for every character."""
@@ -135,7 +138,7 @@ class Face:
         return Glyph(np.frombuffer(bytes(mask), dtype=np.uint8).reshape(height, width), int(left), int(top))
 
 
-@lru_cache(maxsize=192)  # open files: stay well under the usual limit of 1024
+@lru_cache(maxsize=256)  # open files: stay well under the usual limit of 1024
 def face(font: FontSpec, size: int) -> Face:
     """The face at `size` pixels per em, kept open in this process.
 

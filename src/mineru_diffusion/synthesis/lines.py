@@ -25,7 +25,7 @@ _SIZES = ((13, 2), (17, 1), (17, 2), (21, 1), (21, 2), (25, 1), (25, 2), (29, 1)
 _SIZE_WEIGHTS = (0.03, 0.03, 0.06, 0.04, 0.12, 0.04, 0.14, 0.08, 0.14, 0.14, 0.12, 0.06)
 _SIZE_ENDS = np.cumsum(_SIZE_WEIGHTS) / sum(_SIZE_WEIGHTS)
 _TRIES = 6
-_BLOCK, _POOL = 1024, 96
+_BLOCK, _POOL = 2048, 128
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,29 @@ class LineSample:
 
 @dataclass(frozen=True)
 class Setting:
-    """A face, its size on the page in pixels per em, and how much larger it is drawn first."""
+    """A face, its size on the page in pixels per em, how much larger it is drawn first, and sometimes a second face of
+    the family for a part of the line."""
 
     font: FontSpec
     size: int
     oversample: int
+    partner: FontSpec | None = None
 
     @property
     def face(self) -> Face:
         return face(self.font, self.size * self.oversample)
+
+    def runs(self, text: str, rng: np.random.Generator) -> list[tuple[str, Face]]:
+        """The text in this face, or now and then up to some word, or from there on, in the partner."""
+        spaces = [i for i, c in enumerate(text) if c == " "]
+        if self.partner is None or not spaces or rng.random() < 0.6:
+            return [(text, self.face)]
+        border = spaces[int(rng.integers(len(spaces)))]
+        pieces = [text[:border], text[border:]]
+        faces = [self.face, self.face]
+        changed = int(rng.integers(2))
+        faces[changed] = face(self.partner, self.size * self.oversample)
+        return list(zip(pieces, faces, strict=True)) if faces[changed].covers(pieces[changed]) else [(text, self.face)]
 
 
 class LineRenderer:
@@ -77,16 +91,19 @@ class LineRenderer:
         self.height = height
         self.degrade = degrade
         # A family of n faces counts as sqrt(n) families, or a few big families would be most of the data.
-        sizes: dict[str, int] = {}
+        self._families: dict[str, list[FontSpec]] = {}
         for font in self.fonts:
-            sizes[font.family] = sizes.get(font.family, 0) + 1
-        weights = np.array([f.commonness / sizes[f.family] ** 0.5 for f in self.fonts])
+            self._families.setdefault(font.family, []).append(font)
+        weights = np.array([f.commonness / len(self._families[f.family]) ** 0.5 for f in self.fonts])
         self._ends = np.cumsum(weights) / weights.sum()
 
     def setting(self, rng: np.random.Generator) -> Setting:
         """A face and a size, at random."""
         font = self.fonts[min(int(np.searchsorted(self._ends, rng.random())), len(self.fonts) - 1)]
-        return Setting(font, *_SIZES[int(np.searchsorted(_SIZE_ENDS, rng.random()))])
+        size, oversample = _SIZES[int(np.searchsorted(_SIZE_ENDS, rng.random()))]
+        family = self._families[font.family]
+        partner = family[int(rng.integers(len(family)))] if rng.random() < 0.35 else None
+        return Setting(font, size, oversample, partner if partner != font else None)
 
     def render(self, text: str, rng: np.random.Generator) -> LineSample:
         """Draw one line in any face that can.
@@ -113,8 +130,8 @@ class LineRenderer:
             raise UsageError(f"cannot draw {text!r}: pass text without outer spaces")
         worn = rng.random() < 0.55 * min(self.degrade, 1.0)
         strength = self.degrade if worn else 0.0
-        letter_gap, word_gap = _spacing(rng, setting.face.size)
-        ink = typeset(text, setting.face, letter_gap=letter_gap, word_gap=word_gap, reduce=setting.oversample)
+        gaps = _gaps(text, setting.face.size, rng)
+        ink = typeset(setting.runs(text, rng), gaps=gaps, reduce=setting.oversample)
         canvas, edges = ink.canvas, ink.edges
         if worn and rng.random() < 0.5:
             canvas, edges = cutting.tilt(ink, rng, strength)
@@ -162,11 +179,12 @@ class LineStream:
     ) -> None:
         if not 1 <= min_chars <= max_chars:
             raise UsageError(f"bad length range {min_chars}..{max_chars}: use 1 <= min_chars <= max_chars")
+        if seed < 0:
+            raise UsageError(f"bad seed {seed}: use a non-negative integer")
         self.seed, self.min_chars, self.max_chars = seed, min_chars, max_chars
         self._sampler = TextSampler(split=split)
         chosen = select_fonts(discover_fonts(), split) if fonts is None else fonts
         self._renderer = LineRenderer(chosen, height=height, degrade=degrade)
-
         self._kept: tuple[int, tuple[Setting, ...]] | None = None
 
     def __iter__(self) -> Iterator[LineSample]:
@@ -194,12 +212,18 @@ class LineStream:
         return self._kept[1]
 
 
-def _spacing(rng: np.random.Generator, size: int) -> tuple[float, float]:
-    """Extra pixels after every letter and every space: letter-spaced lines now and then, justified ones often."""
+def _gaps(text: str, em: int, rng: np.random.Generator) -> NDArray[np.float64] | None:
+    """Extra pixels after each character: letter-spaced lines, justified ones, or columns of a table."""
     roll = rng.random()
     if roll < 0.06:
-        return size * rng.uniform(-0.03, 0.12), 0.0
-    return 0.0, size * rng.uniform(-0.06, 0.35) if roll < 0.3 else 0.0
+        return np.full(len(text), em * rng.uniform(-0.03, 0.12))
+    if roll > 0.4:
+        return None
+    spaces = np.array([c == " " for c in text])
+    if roll < 0.3:
+        return spaces * (em * rng.uniform(-0.06, 0.35))
+    columns = rng.random(len(text)) < min(0.5, 5 / len(text))
+    return spaces * columns * rng.uniform(0.3, 2.5, len(text)) * em
 
 
 def _add_neighbours(
@@ -207,5 +231,5 @@ def _add_neighbours(
 ) -> NDArray[np.uint8]:
     words = text.split(" ")
     shuffled = " ".join(words[i] for i in rng.permutation(len(words)))
-    other = typeset(shuffled, setting.face, reduce=setting.oversample).canvas
+    other = typeset([(shuffled, setting.face)], reduce=setting.oversample).canvas
     return cutting.add_neighbours(canvas, other, int(em * rng.uniform(1.0, 1.25)), rng)

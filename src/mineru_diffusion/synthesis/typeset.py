@@ -1,10 +1,11 @@
-"""One line of text set in one face: where each character stands, and the ink.
+"""One line of text set in its faces: where each character stands, and the ink.
 
-In: text, face, size in pixels per em, spacing. Out: a canvas of ink (255 = full) with the edges of every character.
+In: pieces of text with their faces, spacing. Out: a canvas of ink (255 = full) with the edges of every character.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,35 +33,32 @@ class Ink:
     descent: float
 
 
-def typeset(text: str, face: Face, *, letter_gap: float = 0.0, word_gap: float = 0.0, reduce: int = 1) -> Ink:
+def typeset(runs: Sequence[tuple[str, Face]], *, gaps: NDArray[np.float64] | None = None, reduce: int = 1) -> Ink:
     """Draw text on one baseline.
 
     Args:
-        text: characters that the face covers.
-        letter_gap, word_gap: pixels that every character, and every space besides, is wider than the face has it.
+        runs: texts one after the other, each with a face that covers it; the faces have one size.
+        gaps: pixels that each character is wider than its face has it [n].
         reduce: the canvas is made smaller by this factor, for letters at fractions of a pixel, as PDF viewers draw.
     """
-    pens = face.pens(text)
-    if word_gap:
-        pens[1:] += word_gap * np.cumsum([c == " " for c in text])
-    if letter_gap:
-        pens += letter_gap * np.arange(len(pens))
-    em = face.size
+    steps = np.concatenate([np.diff(face.pens(text)) for text, face in runs])
+    pens = np.concatenate([[0.0], np.cumsum(steps if gaps is None else steps + gaps)])
+    em, ascent, descent = (max(v) for v in zip(*((f.size, f.ascent, f.descent) for _, f in runs), strict=True))
     # Whole multiples of `reduce` keep the baseline and the edges on whole pixels afterwards.
     border = -(-em // reduce) * reduce
-    above = -(-(max(face.ascent, em) + em // 2) // reduce) * reduce
-    below = max(face.descent, em // 3) + em // 2
+    above = -(-(max(ascent, em) + em // 2) // reduce) * reduce
+    below = max(descent, em // 3) + em // 2
     pens = np.round(pens) + border
     canvas = np.zeros((above + below, int(pens[-1]) + border + reduce), dtype=np.uint8)
-    for character, pen in zip(text, pens.astype(int).tolist(), strict=False):
-        glyph = face.glyph(character)
+    glyphs = (face.glyph(character) for text, face in runs for character in text)
+    for glyph, pen in zip(glyphs, pens[:-1].astype(int).tolist(), strict=True):
         if glyph is not None:
             _stamp(canvas, glyph.picture, above + glyph.top, pen + glyph.left)
     if reduce > 1:
         canvas = np.asarray(Image.fromarray(canvas).reduce(reduce))
         pens = pens / reduce
     edges = np.stack([pens[:-1], pens[1:]], axis=1)
-    return Ink(canvas, edges, above // reduce, em / reduce, face.ascent / reduce, face.descent / reduce)
+    return Ink(canvas, edges, above // reduce, em / reduce, ascent / reduce, descent / reduce)
 
 
 def _stamp(canvas: NDArray[np.uint8], picture: NDArray[np.uint8], top: int, left: int) -> None:

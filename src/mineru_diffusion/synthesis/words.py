@@ -71,7 +71,7 @@ def vocabulary(language: str, held_out: bool) -> Vocabulary:
     ranked = [
         (rank, word)
         for rank, word in enumerate(top_n_list(language, _LIST_LENGTH.get(language, 20000)))
-        if known.issuperset(word) and has_held_out(word) == held_out and not word[0].isdigit()
+        if known.issuperset(word + word.upper()) and has_held_out(word) == held_out and not word[0].isdigit()
     ]
     weights = np.array([(rank + _RANK_OFFSET) ** -_TEMPER for rank, _ in ranked])
     cumulative = np.cumsum(weights) / weights.sum()
