@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mineru_diffusion.document.crops import crop_region, resize_by_need
+from mineru_diffusion.document.crops import crop_region, layout_image, resize_by_need
 
 HERE = Path(__file__).parent
 
@@ -68,5 +68,5 @@ def test_crop_region() -> None:
 def test_layout_image() -> None:
     for row in helpers("prepare_layout_image"):
         page = Image.open(folder() / "images" / f"{row['page']}.png").convert("RGB")
-        squashed = page.resize(tuple(row["out_wh"]), Image.Resampling.BICUBIC)
+        squashed = layout_image(page, tuple(row["out_wh"]))
         assert hashlib.sha256(np.asarray(squashed).tobytes()).hexdigest() == row["sha256"]

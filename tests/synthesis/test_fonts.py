@@ -55,6 +55,16 @@ def test_missing_characters_are_noticed() -> None:
     assert face.glyph("\u6f22") is None
 
 
+def test_what_looks_like_another_character_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    face = Face(FALLBACK, 24)
+    draw = face._draw
+    assert face.covers("()")
+    face = Face(FALLBACK, 24)
+    monkeypatch.setattr(face, "_draw", lambda c: draw("(" if c == ")" else c))
+    assert face.covers("(")
+    assert not face.covers(")")
+
+
 def test_pens_agree_with_pillow() -> None:
     text = "AVATAR To Type, WAVE. fjord"
     for font in [FALLBACK, *discover_fonts()[:40:8]]:

@@ -50,6 +50,12 @@ def crop_region(
     return resize_by_need(crop, min_side, max_ratio) if min_side else crop
 
 
+def layout_image(page_image: Image.Image, size: tuple[int, int]) -> Image.Image:
+    """The whole page squashed to `size` (width, height), which is how a model sees it when it finds the layout."""
+    image = page_image if page_image.mode == "RGB" else page_image.convert("RGB")
+    return image if image.size == size else image.resize(size, Image.Resampling.BICUBIC)
+
+
 def pixel_box(size: tuple[int, int], bbox: BBox, *, margin: int = 0) -> tuple[int, int, int, int]:
     """The pixel box (left, top, right, bottom) that covers `bbox` on an image of `size` (width, height).
 

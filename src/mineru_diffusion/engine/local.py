@@ -132,6 +132,11 @@ class LocalEngine:
         return self._profile
 
     @property
+    def image_factor(self) -> int:
+        """Side in pixels of the square that becomes one visual token."""
+        return self._processor.image_processor.factor
+
+    @property
     def counters(self) -> LoopCounters:
         """What the loop did so far."""
         return self.loop.counters

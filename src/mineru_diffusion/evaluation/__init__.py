@@ -1,1 +1,1 @@
-
+"""How well a checkpoint reads: metrics, held-out data, threshold sweeps, reports."""

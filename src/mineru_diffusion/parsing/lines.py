@@ -196,6 +196,7 @@ def _column_lines(mask: Mask, offset: int, column: int, max_aspect: float, usual
         above = bands[i - 1].bottom if i else 0
         below = bands[i + 1].top if i + 1 < len(bands) else height
         top, bottom = _with_margin(band, above, below, typical)
+        bottom = min(bottom, height)
         side = max(2, round(MARGIN * (bottom - top)))
         box = (max(0, left - side) + offset, top, min(width, right + side) + offset, bottom)
         lines.append(

@@ -19,6 +19,8 @@ FALLBACK_FAMILY = "Pillow default"
 HELD_OUT_PERCENT = 10
 
 _KERNED = "AVATAWAYTaToTeTrTyVaVoVeWaWeYaYoYeP.F,LTLYr.f’y,v.11"
+# A face that draws both alike is not used for the second: no reader could tell which one stands there.
+_TWINS = {"–": "-", "—": "-–", "−": "–", "‚": ",", ")": "("}
 _UNASSIGNED = ("\uffff", "\U0010fffe", "\ue5f3")
 
 
@@ -89,6 +91,9 @@ class Glyph:
     left: int
     top: int
 
+    def looks_like(self, other: Glyph) -> bool:
+        return self.top == other.top and np.array_equal(self.picture, other.picture)
+
 
 class Face:
     """A face at one size. Everything it hands out is kept, which makes lines in faces already used cheap."""
@@ -112,11 +117,12 @@ class Face:
         return all(c == " " or self.glyph(c) is not None for c in text)
 
     def glyph(self, character: str) -> Glyph | None:
-        """The character's picture; None where it is empty or the face lacks it."""
+        """The character's picture; None where it is empty, or the face lacks it or draws some other one for it."""
         if character not in self._glyphs:
             glyph = self._draw(character)
             lacking = not glyph.picture.any() or (glyph.picture.shape, glyph.picture.tobytes()) in self._missing
-            self._glyphs[character] = None if lacking else glyph
+            twins = map(self._draw, _TWINS.get(character, ""))
+            self._glyphs[character] = None if lacking or any(map(glyph.looks_like, twins)) else glyph
         return self._glyphs[character]
 
     def pens(self, text: str) -> NDArray[np.float64]:

@@ -22,7 +22,7 @@ from mineru_diffusion.synthesis.faces import FALLBACK_FAMILY, Face, FontSpec
 
 __all__ = ["FALLBACK", "FontSpec", "coverage", "discover_fonts", "select_fonts"]
 
-_CORE = "AQaegpyz019.,"
+_CORE = "AQaegpyz019.,()"
 _PROBE_SIZE = 16
 _SUFFIXES = frozenset({".ttf", ".otf", ".ttc", ".otc"})
 _NOT_TEXT = re.compile(

@@ -6,6 +6,7 @@ In: a random generator and a length range. Out: one line of CHARSET characters, 
 from __future__ import annotations
 
 import string
+import unicodedata
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -17,72 +18,17 @@ from mineru_diffusion.synthesis.words import LANGUAGES, has_held_out, letter_run
 
 _LANGUAGE_ENDS = np.cumsum((0.84, 0.05, 0.04, 0.04))
 _MONTHS = (
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
     "December",
-)
+)  # fmt: skip
 _UNITS = (
-    "mm",
-    "cm",
-    "m",
-    "km",
-    "g",
-    "kg",
-    "mg",
-    "s",
-    "ms",
-    "h",
-    "Hz",
-    "kHz",
-    "MHz",
-    "GB",
-    "MB",
-    "kB",
-    "°C",
-    "K",
-    "μm",
-    "nm",
-    "V",
-    "W",
-    "kW",
-    "J",
-    "N",
-    "Pa",
-    "l",
-    "ml",
-    "%",
-    "‰",
-    "px",
-    "pt",
-    "dpi",
-)
+    "mm", "cm", "m", "km", "g", "kg", "mg", "s", "ms", "h", "Hz", "kHz", "MHz", "GB", "MB", "kB", "°C", "K", "μm",
+    "nm", "V", "W", "kW", "J", "N", "Pa", "l", "ml", "%", "‰", "px", "pt", "dpi",
+)  # fmt: skip
 _LABELS = (
-    "Fig.",
-    "Figure",
-    "Table",
-    "Tab.",
-    "Section",
-    "Sec.",
-    "Eq.",
-    "Chapter",
-    "Appendix",
-    "Theorem",
-    "Lemma",
-    "Step",
-    "No.",
-    "Vol.",
-    "Part",
-    "Note",
-)
+    "Fig.", "Figure", "Table", "Tab.", "Section", "Sec.", "Eq.", "Chapter", "Appendix", "Theorem", "Lemma", "Step",
+    "No.", "Vol.", "Part", "Note",
+)  # fmt: skip
 _DOMAINS = ("com", "org", "net", "edu", "de", "fr", "io", "co.uk", "gov")
 _BULLETS = "•·–—-*→§†‡»›+"
 _OPERATORS = ("+", "−", "-", "=", "≤", "≥", "≠", "≈", "<", ">", "×", "·", "÷", "±", "/", "→", "∞")
@@ -90,6 +36,19 @@ _QUOTES = (("“", "”"), ("“", "”"), ('"', '"'), ("‘", "’"), ("'", "'"
 _BRACKETS = (("(", ")"), ("(", ")"), ("(", ")"), ("[", "]"), ("{", "}"), ("<", ">"))
 
 _T = TypeVar("_T")
+
+
+def _accents() -> dict[str, str]:
+    """For each plain letter, the letters of CHARSET that are it with a mark."""
+    table = {"l": "ł", "L": "Ł", "o": "øœ", "O": "ØŒ", "d": "đð", "a": "æ", "A": "Æ", "i": "ı", "D": "Đ"}
+    for character in CHARSET:
+        base = unicodedata.normalize("NFD", character)[0]
+        if character != base:
+            table[base] = table.get(base, "") + character
+    return table
+
+
+_ACCENTED = _accents()
 
 
 class TextSampler:
@@ -165,9 +124,11 @@ class TextSampler:
         chance = rng.random(len(words))
         for i, word in enumerate(words):
             roll = chance[i]
-            if roll < 0.45:
+            if roll < 0.42:
                 continue
-            if roll < 0.53:
+            if roll < 0.45:
+                words[i] = _accented(word, rng)
+            elif roll < 0.53:
                 words[i] = word + ","
             elif roll < 0.57:
                 words[i] = word + _pick(rng, ".....?!;:") + (" " + _pick(rng, ("—", "–")) if rng.random() < 0.1 else "")
@@ -375,6 +336,12 @@ def _cut(text: str, target: int, min_chars: int, *, prose: bool, rng: np.random.
     if border >= max(min_chars, target // 2):
         return text[:border].strip()
     return text[:target].strip()
+
+
+def _accented(word: str, rng: np.random.Generator) -> str:
+    """The word with a mark on one letter, as in names from languages that the word lists lack."""
+    place = int(rng.integers(len(word)))
+    return word[:place] + _pick(rng, _ACCENTED.get(word[place], word[place])) + word[place + 1 :]
 
 
 def _capital(word: str) -> str:

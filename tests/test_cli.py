@@ -1,0 +1,193 @@
+"""The command line with a fake engine: exit codes, reports, page ranges, and what `--help` loads."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).parent / "parsing"))
+
+from parsing_fakes import LINE_PROFILE, FakeEngine, FixedDetector, draw_lines, save_pdf
+
+import mineru_diffusion.engine
+from mineru_diffusion.cli import app
+from mineru_diffusion.document.types import Region
+from mineru_diffusion.errors import CheckpointError
+from mineru_diffusion.parsing import folder
+
+runner = CliRunner()
+PAGE = draw_lines(["some words", "more words"])
+
+
+@pytest.fixture(autouse=True)
+def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
+    fake = FakeEngine(profile=LINE_PROFILE)
+    monkeypatch.setattr(mineru_diffusion.engine, "load_engine", lambda *a, **k: fake, raising=False)
+    detector = FixedDetector(Region("text", (0, 0, 1, 1), source={"layout": "fixed"}))
+    monkeypatch.setattr(folder, "choose_detector", lambda engine, params=None: detector)
+    return fake
+
+
+def call(*arguments: object) -> tuple[int, str, str]:
+    result = runner.invoke(app, [str(a) for a in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_parse_writes_and_reports(tmp_path: Path) -> None:
+    path, out = save_pdf(tmp_path / "a.pdf", [PAGE] * 2), tmp_path / "out"
+    code, stdout, stderr = call("parse", path, "-o", out, "--format", "md,json,html", "--debug", "--stats")
+    assert code == 0
+    assert stdout.strip() == str(out / "a")
+    assert "1 ok" in stderr
+    assert "2 page(s)" in stderr
+    assert "tokens per pass" in stderr
+    assert "4 crops (0 failed)" in stderr
+    assert (out / "a" / "a.html").exists()
+    assert (out / "a" / "a_layout.pdf").exists()
+
+
+def test_one_bad_file_of_three(tmp_path: Path) -> None:
+    data, out = tmp_path / "in", tmp_path / "out"
+    data.mkdir()
+    good = save_pdf(data / "a.pdf", [PAGE])
+    (data / "b.pdf").write_bytes(good.read_bytes()[:500])
+    save_pdf(data / "c.pdf", [PAGE])
+    code, _, stderr = call("parse", data, "-o", out)
+    assert code == 1
+    assert "error:" in stderr
+    assert "b.pdf" in stderr
+    assert "2 ok, 1 failed" in stderr
+    assert (out / "a" / "a.md").exists()
+    assert (out / "c" / "c.md").exists()
+
+
+def test_a_missing_input_fails_and_the_others_go_on(tmp_path: Path) -> None:
+    path = save_pdf(tmp_path / "a.pdf", [PAGE])
+    code, _, stderr = call("parse", tmp_path / "none.pdf", path, "-o", tmp_path / "out")
+    assert code == 1
+    assert "none.pdf" in stderr
+    assert "1 ok, 1 failed" in stderr
+
+
+@pytest.mark.parametrize(("spec", "indices"), [("1", [0]), ("2-3", [1, 2]), ("2-", [1, 2]), ("1,3", [0, 2])])
+def test_page_ranges_count_from_one(tmp_path: Path, spec: str, indices: list[int]) -> None:
+    path, out = save_pdf(tmp_path / "a.pdf", [PAGE] * 3), tmp_path / "out"
+    assert call("parse", path, "-o", out, "--pages", spec)[0] == 0
+    pages = json.loads((out / "a" / "a.json").read_text())["pages"]
+    assert [p["index"] for p in pages] == indices
+
+
+@pytest.mark.parametrize("spec", ["0-0", "5-2", "99", "x", ""])
+def test_impossible_page_ranges_are_usage_errors(tmp_path: Path, spec: str) -> None:
+    path = save_pdf(tmp_path / "a.pdf", [PAGE] * 3)
+    code, _, stderr = call("parse", path, "-o", tmp_path / "out", "--pages", spec)
+    assert code == 2
+    assert "page range" in stderr
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        ["--threshold", "2"],
+        ["--policy", "best"],
+        ["--format", "docx"],
+        ["--dpi", "0"],
+        ["--max-rows", "0"],
+        ["--max-tokens", "0"],
+        ["--nonsense"],
+    ],
+    ids=lambda extra: extra[0],
+)
+def test_wrong_options_are_usage_errors(tmp_path: Path, extra: list[str], engine: FakeEngine) -> None:
+    path = save_pdf(tmp_path / "a.pdf", [PAGE])
+    assert call("parse", path, "-o", tmp_path / "out", *extra)[0] == 2
+    assert engine.requests == []
+
+
+def test_an_output_folder_that_is_a_file_is_a_usage_error(tmp_path: Path) -> None:
+    path = save_pdf(tmp_path / "a.pdf", [PAGE])
+    taken = tmp_path / "taken"
+    taken.write_text("")
+    assert call("parse", path, "-o", taken)[0] == 2
+
+
+def test_a_checkpoint_that_does_not_load_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **kwargs: object) -> FakeEngine:
+        raise CheckpointError("x/: no config.json; name a checkpoint folder")
+
+    monkeypatch.setattr(mineru_diffusion.engine, "load_engine", refuse, raising=False)
+    path = save_pdf(tmp_path / "a.pdf", [PAGE])
+    code, _, stderr = call("parse", path, "-o", tmp_path / "out", "--model", "x")
+    assert code == 1
+    assert stderr.strip() == "error: x/: no config.json; name a checkpoint folder"
+
+
+def test_quiet_says_only_what_went_wrong(tmp_path: Path) -> None:
+    path = save_pdf(tmp_path / "a.pdf", [PAGE])
+    assert call("parse", path, "-o", tmp_path / "out", "--quiet") == (0, "", "")
+    code, stdout, stderr = call("parse", tmp_path / "none.pdf", "-o", tmp_path / "out", "--quiet")
+    assert (code, stdout) == (1, "")
+    assert stderr.startswith("error:")
+
+
+def test_a_second_run_is_unchanged(tmp_path: Path, engine: FakeEngine) -> None:
+    path, out = save_pdf(tmp_path / "a.pdf", [PAGE]), tmp_path / "out"
+    call("parse", path, "-o", out)
+    asked = len(engine.requests)
+    code, _, stderr = call("parse", path, "-o", out)
+    assert code == 0
+    assert "1 unchanged" in stderr
+    assert len(engine.requests) == asked
+
+
+def test_interrupting_ends_with_130(tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(request: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine, "_answer", interrupt)
+    path = save_pdf(tmp_path / "a.pdf", [PAGE])
+    code, _, stderr = call("parse", path, "-o", tmp_path / "out")
+    assert code == 130
+    assert "interrupted" in stderr
+    assert engine.closed
+    assert engine._queue == []
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["parse", "--help"], ["--version"]])
+def test_help_and_version_load_nothing_heavy(arguments: list[str]) -> None:
+    heavy = {"torch", "numpy", "transformers", "PIL", "onnxruntime", "pypdfium2", "cv2"}
+    code = (
+        "import sys\nfrom mineru_diffusion.cli import app\n"
+        f"try:\n    app({arguments!r})\nexcept SystemExit as end:\n    code = end.code\n"
+        f"print('LOADED', sorted({heavy!r} & set(sys.modules)), code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip().splitlines()[-1] == "LOADED [] 0"
+
+
+def test_importing_the_package_loads_nothing() -> None:
+    code = "import sys, mineru_diffusion as m; print(len({'torch', 'numpy', 'PIL'} & set(sys.modules)), m.__version__ != '')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["0", "True"]
+
+
+def test_importing_parsing_loads_no_torch() -> None:
+    code = "import sys, mineru_diffusion as m; m.parse, m.parse_many, m.Document; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_every_public_name_is_there() -> None:
+    import mineru_diffusion
+
+    assert all(getattr(mineru_diffusion, name) is not None for name in mineru_diffusion.__all__)
+    assert set(mineru_diffusion.__all__) <= set(dir(mineru_diffusion))
+    with pytest.raises(AttributeError, match="nothing"):
+        mineru_diffusion.nothing  # noqa: B018
