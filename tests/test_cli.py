@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from typer.testing import CliRunner
@@ -27,7 +29,8 @@ PAGE = draw_lines(["some words", "more words"])
 @pytest.fixture(autouse=True)
 def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     fake = FakeEngine(profile=LINE_PROFILE)
-    monkeypatch.setattr(mineru_diffusion.engine, "load_engine", lambda *a, **k: fake, raising=False)
+    # Into the module's dictionary: asking for the attribute would load torch.
+    monkeypatch.setitem(vars(mineru_diffusion.engine), "load_engine", lambda *a, **k: fake)
     detector = FixedDetector(Region("text", (0, 0, 1, 1), source={"layout": "fixed"}))
     monkeypatch.setattr(folder, "choose_detector", lambda engine, params=None: detector)
     return fake
@@ -122,7 +125,7 @@ def test_a_checkpoint_that_does_not_load_is_one_line(tmp_path: Path, monkeypatch
     def refuse(*args: object, **kwargs: object) -> FakeEngine:
         raise CheckpointError("x/: no config.json; name a checkpoint folder")
 
-    monkeypatch.setattr(mineru_diffusion.engine, "load_engine", refuse, raising=False)
+    monkeypatch.setitem(vars(mineru_diffusion.engine), "load_engine", refuse)
     path = save_pdf(tmp_path / "a.pdf", [PAGE])
     code, _, stderr = call("parse", path, "-o", tmp_path / "out", "--model", "x")
     assert code == 1
@@ -160,6 +163,51 @@ def test_interrupting_ends_with_130(tmp_path: Path, engine: FakeEngine, monkeypa
     assert engine._queue == []
 
 
+def test_eval_prints_a_row_for_every_threshold(monkeypatch: pytest.MonkeyPatch) -> None:
+    @dataclass
+    class Score:
+        threshold: float
+        cer: float
+
+    def fake(model: Path | None, *, thresholds: tuple[float, ...] = (0.5,), **rest: object) -> list[Score]:
+        return [Score(t, 0.01) for t in thresholds]
+
+    stub = ModuleType("lines")
+    stub.evaluate_lines = fake  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "mineru_diffusion.evaluation.lines", stub)
+    code, stdout, _ = call("eval", "some/folder", "--thresholds", "0.7,0.95")
+    assert code == 0
+    assert [line.split() for line in stdout.splitlines()] == [["threshold", "cer"], ["0.7", "0.01"], ["0.95", "0.01"]]
+    for wrong in ("2", "a", ",", "0"):
+        assert call("eval", "some/folder", "--thresholds", wrong)[0] == 2
+
+
+def test_train_hands_its_options_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[tuple[object, ...], dict[str, object]]] = []
+    stub = ModuleType("trainer")
+    stub.train = lambda *a, **k: seen.append((a, k))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "mineru_diffusion.training.trainer", stub)
+    code, _, _ = call("train", "c.yaml", "--out", "o", "--set", "a=1", "--set", "b=2", "--resume", "--time-limit", "3")
+    assert code == 0
+    expected = {"resume": True, "overrides": ["a=1", "b=2"], "time_limit_minutes": 3.0, "quiet": False}
+    assert seen == [((Path("c.yaml"), Path("o")), expected)]
+
+
+def test_models_describes_the_packaged_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import mineru_diffusion.assets
+
+    monkeypatch.setattr(mineru_diffusion.assets, "packaged_checkpoint", lambda: tmp_path)
+    code, _, stderr = call("models")
+    assert code == 1
+    assert "config.json" in stderr
+    (tmp_path / "config.json").write_text('{"text_config": {"num_hidden_layers": 4, "hidden_size": 256}}')
+    (tmp_path / "generation_config.json").write_text('{"mineru_diffusion": {"tasks": ["text"], "text_unit": "line"}}')
+    code, stdout, _ = call("models")
+    assert code == 0
+    assert "4 layers of width 256" in stdout
+    assert "one line at a time" in stdout
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["parse", "--help"], ["--version"]])
 def test_help_and_version_load_nothing_heavy(arguments: list[str]) -> None:
     heavy = {"torch", "numpy", "transformers", "PIL", "onnxruntime", "pypdfium2", "cv2"}
@@ -173,7 +221,8 @@ def test_help_and_version_load_nothing_heavy(arguments: list[str]) -> None:
 
 
 def test_importing_the_package_loads_nothing() -> None:
-    code = "import sys, mineru_diffusion as m; print(len({'torch', 'numpy', 'PIL'} & set(sys.modules)), m.__version__ != '')"
+    heavy = "{'torch', 'numpy', 'PIL'} & set(sys.modules)"
+    code = f"import sys, mineru_diffusion as m; print(len({heavy}), m.__version__ != '')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == ["0", "True"]
 

@@ -159,7 +159,9 @@ def train_command(
 def eval_command(
     model: Annotated[Path | None, typer.Argument(help="Checkpoint folder; the packaged one if left out.")] = None,
     lines: Annotated[int, typer.Option(help="Text lines to read.", min=1)] = 500,
-    thresholds: Annotated[str, typer.Option(help="Confidence thresholds, comma-separated.")] = "0.95",
+    thresholds: Annotated[
+        str | None, typer.Option(help="Confidence thresholds, comma-separated. Default: a sweep from 0.5 to 1.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the lines.")] = 0,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "auto",
@@ -167,12 +169,13 @@ def eval_command(
 ) -> None:
     """Measure a checkpoint's accuracy and tokens per pass on fresh text lines."""
     with _errors_as_exit_codes():
-        from mineru_diffusion.cli_report import parse_thresholds
+        from mineru_diffusion.cli_report import parse_thresholds, score_table
 
-        values = parse_thresholds(thresholds)
+        chosen: dict[str, Any] = {} if thresholds is None else {"thresholds": parse_thresholds(thresholds)}
         from mineru_diffusion.evaluation.lines import evaluate_lines
 
-        evaluate_lines(model, lines=lines, thresholds=values, seed=seed, device=device, dtype=dtype, out=out)
+        scores = evaluate_lines(model, lines=lines, seed=seed, device=device, dtype=dtype, out=out, **chosen)
+        typer.echo(score_table(scores))
 
 
 @app.command("models")

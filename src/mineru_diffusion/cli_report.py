@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,16 @@ def parse_thresholds(spec: str) -> tuple[float, ...]:
     if not values or not all(0 < v <= 1 for v in values):
         raise UsageError(f"thresholds must be numbers in (0, 1], comma-separated, not {spec!r}")
     return values
+
+
+def score_table(scores: Sequence[Any]) -> str:
+    """Dataclass records as an aligned table, one a row, field names on top."""
+    rows = [asdict(score) for score in scores]
+    if not rows:
+        return ""
+    cells = [list(rows[0]), *([f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values()] for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
 
 
 def describe_checkpoint(folder: Path) -> dict[str, str]:

@@ -134,6 +134,15 @@ def test_huge_pdf_page_is_scaled_down_and_says_so(make_pdf: MakePdf, pdf_page: A
         assert "scaled down" in page.notes[0]
 
 
+def test_text_layer_has_whole_words_and_no_control_characters(make_pdf: MakePdf, pdf_page: Any) -> None:
+    texts = [(72, 700, "we need infor-"), (72, 670, "mation now")]
+    with open_source(make_pdf([pdf_page(texts=texts)])) as source:
+        text = source.text_layer(0)
+    assert "\x02" not in text
+    assert "\ufffe" not in text
+    assert " ".join(text.split()) == "we need information now"
+
+
 def test_use_after_close(make_pdf: MakePdf) -> None:
     with open_source(make_pdf()) as source:
         pass

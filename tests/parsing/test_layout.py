@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 
 import numpy as np
 import pytest
@@ -15,24 +16,7 @@ from mineru_diffusion.parsing.layout import ModelLayoutDetector, RapidLayoutDete
 from mineru_diffusion.parsing.layout_rapid import page_ink
 from mineru_diffusion.parsing.orientation import content_angle, turn_back
 
-PROSE = [
-    "The",
-    "lighthouse",
-    "was",
-    "built",
-    "in",
-    "three",
-    "summers",
-    "because",
-    "in",
-    "winter",
-    "nobody",
-    "could",
-    "land",
-    "a",
-    "boat",
-    "there",
-]
+PROSE = re.findall(r"\w+", "The lighthouse was built in three summers because in winter nobody could land a boat there")
 
 
 def prose_page(width: int = 850, height: int = 1100) -> Image.Image:

@@ -244,23 +244,23 @@ def test_closing_the_iterator_takes_the_crops_back(tmp_path: Path) -> None:
 
 
 def test_a_detector_that_uses_the_engine_gets_many_pages_at_once(tmp_path: Path) -> None:
+    sizes: list[int] = []
+    threads: set[str] = set()
+
     class Asking(FixedDetector):
         uses_engine = True
-        sizes: list[int] = []
-        threads: set[str] = set()
 
         def detect(self, images):  # type: ignore[no-untyped-def]
-            self.sizes.append(len(images))
-            self.threads.add(threading.current_thread().name)
+            sizes.append(len(images))
+            threads.add(threading.current_thread().name)
             return super().detect(images)
 
     path = save_pdf(tmp_path / "a.pdf", [page()] * 6)
-    detector = Asking(TOP)
-    (outcome,) = Pipeline(FakeEngine(profile=REGION_PROFILE), detector, ParseOptions(window=3)).run([path])
+    (outcome,) = Pipeline(FakeEngine(profile=REGION_PROFILE), Asking(TOP), ParseOptions(window=3)).run([path])
     assert outcome.document is not None
     assert len(outcome.document.pages) == 6
-    assert max(detector.sizes) >= 2
-    assert detector.threads == {threading.current_thread().name}
+    assert max(sizes) >= 2
+    assert threads == {threading.current_thread().name}
 
 
 def test_heading_levels_run_over_all_pages(tmp_path: Path) -> None:

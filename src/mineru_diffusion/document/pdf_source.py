@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 from pathlib import Path
 from types import TracebackType
@@ -10,6 +11,7 @@ from types import TracebackType
 import pypdfium2 as pdfium
 from PIL import Image
 
+from mineru_diffusion.document.paragraphs import join_lines
 from mineru_diffusion.document.source_types import DEFAULT_MAX_PIXELS, PageImage, SourceKind, check_index
 from mineru_diffusion.errors import PasswordRequired, SourceError
 
@@ -17,6 +19,10 @@ from mineru_diffusion.errors import PasswordRequired, SourceError
 _PDFIUM_LOCK = threading.RLock()
 
 _POINTS_PER_INCH = 72.0
+
+# pdfium puts a mark of its own where a hyphen and a line's end stood in a word.
+_BROKEN_WORD = re.compile(r"(\S+)[\x02\ufffe](\S+)")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\ufffe\uffff]")
 
 
 class PdfSource:
@@ -80,7 +86,7 @@ class PdfSource:
         return PageImage(image, width_pt, height_pt, index, notes)
 
     def text_layer(self, index: int) -> str:
-        """The PDF's own text inside the visible part of the page, in the file's order."""
+        """The PDF's own text inside the visible part of the page, in the file's order, broken words rejoined."""
         check_index(index, self.page_count)
         with _PDFIUM_LOCK:
             page = self._load(index)
@@ -94,7 +100,8 @@ class PdfSource:
                 raise SourceError(self.path, f"the text layer cannot be read: {error}", page=index + 1) from error
             finally:
                 page.close()
-        return text.replace("\r\n", "\n")
+        text = _BROKEN_WORD.sub(lambda match: join_lines([f"{match[1]}-", match[2]]), text.replace("\r\n", "\n"))
+        return _CONTROL.sub("", text)
 
     def close(self) -> None:
         """Close the file."""

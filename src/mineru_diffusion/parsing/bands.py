@@ -152,8 +152,8 @@ def _is_solid(rows: Mask, size: float) -> bool:
         return False
     total = np.zeros((rows.shape[0], rows.shape[1] + 1), dtype=np.int32)
     np.cumsum(rows, axis=1, out=total[:, 1:])
-    full = (total[:, length:] - total[:, :-length]) == length
-    return int(np.count_nonzero(inked_rows(full))) > 0.25 * rows.shape[0]
+    full: Mask = (total[:, length:] - total[:, :-length]) == length
+    return bool(np.count_nonzero(inked_rows(full)) > 0.25 * rows.shape[0])
 
 
 def _is_dirt(mask: Mask, band: Band, size: float) -> bool:

@@ -14,21 +14,32 @@ Mask = NDArray[np.bool_]
 FAINTEST = 24
 """Least contrast to the paper, in grey levels, that counts as ink: paper grain and JPEG noise stay below it."""
 
+FAINT = 0.3
+"""Ink has at least this part of the contrast of the strongest ink around."""
+
 TILE = 72
 """Side in pixels of the squares whose median is the paper's local colour; larger than any stroke of body text."""
 
+FINE_TILE = 26
+"""The same inside filled shapes: about the height of a line."""
 
-def ink_mask(image: Image.Image) -> Mask:
+SOLID = 0.22
+"""Text alone covers less than this part of its region; more means that there are filled shapes."""
+
+
+def ink_mask(image: Image.Image, *, open_solids: bool = False) -> Mask:
     """Pixels that differ clearly from the paper around them, dark on light or light on dark; specks removed.
 
     Args:
         image: any mode.
+        open_solids: also look into filled shapes (shaded table cells, coloured boxes), where the shape's colour is
+            the paper; the shapes themselves are then reduced to their outlines.
 
     Returns:
         Booleans [H, W], all False for blank paper (faint noise and shading included).
     """
     grey = np.asarray(image if image.mode == "L" else image.convert("L"))
-    contrast = _contrast(grey)
+    contrast = _contrast(grey, TILE)
     # A histogram is much faster than percentiles of the array itself.
     counts = np.bincount(contrast.ravel(), minlength=256)
     marked = int(counts[FAINTEST:].sum())
@@ -36,16 +47,19 @@ def ink_mask(image: Image.Image) -> Mask:
         return np.zeros(grey.shape, dtype=np.bool_)
     above = np.cumsum(counts[FAINTEST:])
     strong = FAINTEST + int(np.searchsorted(above, 0.9 * marked))
-    mask: Mask = contrast >= max(FAINTEST, round(0.35 * strong))
+    least = max(FAINTEST, round(FAINT * strong))
+    mask: Mask = contrast >= least
+    if open_solids and np.count_nonzero(mask) > SOLID * mask.size:
+        mask &= _contrast(grey, FINE_TILE) >= min(least, 60)
     return _despeckle(mask)
 
 
-def _contrast(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _contrast(grey: NDArray[np.uint8], tile: int) -> NDArray[np.uint8]:
     """Absolute difference to the local paper colour, which is the median of a tile, smoothly interpolated."""
     height, width = grey.shape
-    rows, columns = max(1, round(height / TILE)), max(1, round(width / TILE))
+    rows, columns = max(1, round(height / tile)), max(1, round(width / tile))
     # Every third pixel is enough for a median and a ninth of the work.
-    step = 3 if min(height, width) >= 60 else 1
+    step = 3 if tile >= 60 and min(height, width) >= 60 else 2 if min(height, width) >= 40 else 1
     sparse = grey[::step, ::step]
     tile_h, tile_w = max(1, sparse.shape[0] // rows), max(1, sparse.shape[1] // columns)
     tiles = sparse[: rows * tile_h, : columns * tile_w].reshape(rows, tile_h, columns, tile_w)

@@ -137,7 +137,7 @@ def split_lines(
 
 
 def _text_mask(grey: Image.Image) -> Mask:
-    mask = ink_mask(grey)
+    mask = ink_mask(grey, open_solids=True)
     # Longer than any stroke of a letter: a quarter of the region, or the bar of a very large T.
     return remove_rules(mask, shortest=max(70, min(mask.shape[0], mask.shape[1] // 4)))
 

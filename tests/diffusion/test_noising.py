@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mineru_diffusion.diffusion.noising import NoiseConfig, complement, draw_masks, token_weights
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@given(st.integers(1, 5), st.integers(1, 4), st.integers(1, 9), st.floats(0, 0.5), st.floats(0, 0.5), st.integers(0, 99))
+def test_every_block_has_a_target(n: int, blocks: int, length: int, ordered: float, full: float, seed: int) -> None:
+    config = NoiseConfig(length, ordered_share=ordered, full_share=full)
+    masked, levels = draw_masks((n, blocks * length), config, generator(seed))
+    assert masked.view(n, blocks, length).any(-1).all()
+    assert ((levels > 0) & (levels <= 1)).all()
+    assert (levels.view(n, blocks, length) == levels.view(n, blocks, length)[..., :1]).all()
+
+
+def test_the_masked_share_follows_the_level() -> None:
+    masked, levels = draw_masks((4000, 64), NoiseConfig(64), generator())
+    for low, high in ((0.1, 0.2), (0.4, 0.5), (0.8, 0.9)):
+        rows = (levels[:, 0] > low) & (levels[:, 0] <= high)
+        assert masked[rows].float().mean() == pytest.approx((low + high) / 2, abs=0.02)
+
+
+def test_ordered_blocks_are_suffixes() -> None:
+    masked, _ = draw_masks((500, 16), NoiseConfig(16, ordered_share=1.0), generator())
+    steps = masked.long().diff(dim=-1)
+    assert (steps >= 0).all()
+    assert 0.4 < masked.float().mean() < 0.6
+
+
+def test_full_blocks_are_full() -> None:
+    masked, levels = draw_masks((50, 16), NoiseConfig(16, full_share=1.0), generator())
+    assert masked.all()
+    assert (levels == 1).all()
+
+
+def test_length_must_be_whole_blocks() -> None:
+    with pytest.raises(ValueError, match="multiple"):
+        draw_masks((1, 10), NoiseConfig(4))
+
+
+def test_complement_makes_each_token_a_target_once() -> None:
+    masked, _ = draw_masks((20, 32), NoiseConfig(8), generator())
+    answer = torch.rand((20, 32), generator=generator(1)) < 0.8
+    other = complement(masked, answer)
+    assert torch.equal((masked & answer) ^ other, answer)
+
+
+def test_inverse_t_is_unbiased() -> None:
+    """The expected weight of every position is 1 (BD3-LM, eq. 8), but for blocks so short that a mask must be forced."""
+    masked, levels = draw_masks((10000, 64), NoiseConfig(64, eps=0.05), generator())
+    assert token_weights(masked, levels, "inverse_t").mean() == pytest.approx(1.0, abs=0.05)
+    assert torch.equal(token_weights(masked, levels, "mean"), masked.float())
