@@ -155,6 +155,7 @@ def load_checkpoint(
     """
     folder = Path(folder)
     config = read_config(folder)
+    profile = read_profile(folder)
     processor = MinerUDiffusionProcessor.from_pretrained(folder)
     check_special_ids(config, processor, folder)
     files = weight_files(folder)
@@ -173,4 +174,4 @@ def load_checkpoint(
         model.language_model.lm_head.weight = model.language_model.model.embed_tokens.weight
     if (folder / "generation_config.json").is_file():
         model.generation_config = GenerationConfig.from_pretrained(str(folder))
-    return Checkpoint(model.eval(), processor, read_profile(folder), folder)
+    return Checkpoint(model.eval(), processor, profile, folder)
