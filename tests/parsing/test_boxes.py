@@ -81,6 +81,18 @@ def test_specks_and_broken_rules_are_no_text() -> None:
     assert recover(mask, []) == []
 
 
+def test_a_missed_paragraph_does_not_reach_over_the_title_it_touches() -> None:
+    mask = np.zeros((200, 400), dtype=bool)
+    mask[20:32, 100:290] = True
+    for y in (48, 64, 80):
+        mask[y : y + 10, 40:360] = True
+    mask[32:48, 270:274] = True
+    title = (100.0, 18.0, 240.0, 34.0)
+    found = recover(mask, [title])
+    assert all(overlap(f.box, title) < 0.05 for f in found)
+    assert any(f.box[3] == 90 and f.box[2] - f.box[0] == 320 for f in found)
+
+
 def test_words_at_the_ends_of_a_line_join_it() -> None:
     title = Found("title", (100, 50, 300, 70), 0.9)
     ends = [Found("text", (60, 52, 92, 69), 0, "ink"), Found("text", (310, 52, 360, 70), 0, "ink")]

@@ -11,7 +11,7 @@ from parsing_fakes import LINE_PROFILE, REGION_PROFILE, FakeEngine, FixedDetecto
 from PIL import Image, ImageDraw
 
 from mineru_diffusion.document.types import Region
-from mineru_diffusion.engine.types import Request, Result
+from mineru_diffusion.engine.types import DecodingParams, Request, Result
 from mineru_diffusion.parsing.layout import ModelLayoutDetector, RapidLayoutDetector, choose_detector
 from mineru_diffusion.parsing.layout_rapid import page_ink
 from mineru_diffusion.parsing.orientation import content_angle, turn_back
@@ -129,7 +129,12 @@ def test_the_packaged_detector_is_quiet(caplog: pytest.LogCaptureFixture, capfd:
 
 def test_the_choice_follows_from_the_tasks() -> None:
     assert isinstance(choose_detector(FakeEngine(profile=LINE_PROFILE)), RapidLayoutDetector)
-    assert isinstance(choose_detector(FakeEngine(profile=REGION_PROFILE)), ModelLayoutDetector)
+    engine = FakeEngine(lambda request: GOOD, REGION_PROFILE)
+    chosen = choose_detector(engine, DecodingParams(threshold=0.7, max_tokens=9))
+    assert isinstance(chosen, ModelLayoutDetector)
+    chosen.detect([prose_page()])
+    # A limit for regions must not cut the layout.
+    assert (engine.requests[0].params.threshold, engine.requests[0].params.max_tokens) == (0.7, None)
 
 
 GOOD = (

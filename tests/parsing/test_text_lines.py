@@ -73,6 +73,27 @@ def test_underlines_and_frames_are_no_lines() -> None:
     assert len(split_lines(image).lines) == 4
 
 
+def test_text_in_shaded_rows_is_found() -> None:
+    image = draw_lines(["alpha 0.87", "beta 0.12", "gamma 0.55", "delta 0.31"], width=420, pitch=44)
+    draw = ImageDraw.Draw(image)
+    for i, shade in enumerate([(120, 40, 160), (255, 255, 255), (40, 140, 60), (30, 90, 170)]):
+        draw.rectangle((10, 14 + 44 * i, 400, 50 + 44 * i), fill=shade)
+        draw.text((20, 20 + 44 * i), "value 0.87 and more", fill=(0, 0, 0), font=font(24))
+    found = split_lines(image).lines
+    for i in range(4):
+        assert any(line.box[1] < 36 + 44 * i < line.box[3] for line in found)
+
+
+@pytest.mark.parametrize("digit", list("0123456789"))
+def test_a_page_number_cut_close_is_one_line(digit: str) -> None:
+    image = Image.new("RGB", (60, 60), "white")
+    ImageDraw.Draw(image).text((20, 15), digit, fill=(0, 0, 0), font=font(28))
+    mask = image.convert("L").point(lambda v: 255 * (v < 128))
+    left, top, right, bottom = mask.getbbox() or (0, 0, 60, 60)
+    (line,) = split_lines(image.crop((left - 6, top - 6, right + 6, bottom + 6))).lines
+    assert line.ink_height == pytest.approx(bottom - top, abs=2)
+
+
 def test_slivers_of_neighbouring_lines_are_dropped() -> None:
     image = draw_lines(TEXT)
     assert len(split_lines(image.crop((0, 48, 900, 128))).lines) == 2

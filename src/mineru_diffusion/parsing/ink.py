@@ -49,7 +49,8 @@ def ink_mask(image: Image.Image, *, open_solids: bool = False) -> Mask:
     strong = FAINTEST + int(np.searchsorted(above, 0.9 * marked))
     least = max(FAINTEST, round(FAINT * strong))
     mask: Mask = contrast >= least
-    if open_solids and np.count_nonzero(mask) > SOLID * mask.size:
+    # A page number fills its small region, and a headline is as dense as a box: only larger regions are opened.
+    if open_solids and min(mask.shape) >= TILE and np.count_nonzero(mask) > SOLID * mask.size:
         mask &= _contrast(grey, FINE_TILE) >= min(least, 60)
     return _despeckle(mask)
 

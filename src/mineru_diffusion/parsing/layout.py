@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mineru_diffusion.engine.types import DecodingParams, Engine
 from mineru_diffusion.parsing.layout_model import ModelLayoutDetector
 from mineru_diffusion.parsing.layout_rapid import RapidLayoutDetector
@@ -11,6 +13,14 @@ __all__ = ["LayoutDetector", "ModelLayoutDetector", "PageLayout", "RapidLayoutDe
 
 
 def choose_detector(engine: Engine, params: DecodingParams | None = None) -> LayoutDetector:
-    """The detector that follows from the checkpoint's tasks."""
+    """The detector that follows from the checkpoint's tasks.
+
+    Args:
+        engine: of the checkpoint.
+        params: how regions are decoded; layouts likewise, but their length is not limited by `max_tokens`, which is
+            meant for regions.
+    """
     packaged = RapidLayoutDetector()
-    return ModelLayoutDetector(engine, packaged, params) if "layout" in engine.profile.tasks else packaged
+    if "layout" not in engine.profile.tasks:
+        return packaged
+    return ModelLayoutDetector(engine, packaged, replace(params or DecodingParams(), max_tokens=None))

@@ -199,6 +199,12 @@ class Pipeline:
 
     def _page_done(self, record: Record, page: Page) -> None:
         record.add(page)
+        second_choice = [
+            r
+            for r in page.regions
+            if "kind" in r.source or r.source.get("layout", self._detector.name) != self._detector.name
+        ]
+        record.counters.fallbacks += len(second_choice)
         self._progress.page_finished(record.path, page)
 
     def _outcomes(self) -> Iterator[Outcome]:

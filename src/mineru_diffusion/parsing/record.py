@@ -52,7 +52,6 @@ class Record:
             self.warn(page.index, [page.error])
         else:
             self.counters.pages += 1
-        self.counters.fallbacks += sum(r.source.get("layout") == "ink" or "kind" in r.source for r in page.regions)
 
     def document(self, meta: dict[str, Any]) -> Document:
         """The finished document, heading levels assigned over all its pages."""

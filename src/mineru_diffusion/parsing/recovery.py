@@ -16,6 +16,8 @@ from mineru_diffusion.parsing.bands import row_bands, typical_height
 from mineru_diffusion.parsing.boxes import PICTURES, Found, PixelBox, overlap
 from mineru_diffusion.parsing.ink import Mask, inked_columns, inked_rows
 
+IntBox = tuple[int, int, int, int]
+
 CELL = 8
 """Side in pixels of the grid's cells (at about 100 dpi: half a line of text)."""
 
@@ -36,20 +38,44 @@ def recover(mask: Mask, boxes: Iterable[PixelBox]) -> list[Found]:
         mask: ink of the page at about 100 dpi, rules removed [H, W].
         boxes: what was found, in the mask's pixels.
     """
+    boxes = list(boxes)
     rest = uncovered_ink(mask, boxes)
     found = []
-    for x0, y0, x1, y1 in blobs(rest):
-        inner = rest[y0:y1, x0:x1]
-        ink = int(np.count_nonzero(inner))
-        thin, long = sorted((y1 - y0, x1 - x0))
-        # Dirt, dots, and what is left of a broken rule.
-        if y1 - y0 < 4 or x1 - x0 < 2 or ink < 10 or (thin <= 6 and long > 12 * thin):
-            continue
-        if _is_picture(inner, mask.shape):
-            found.append(Found("image", (x0, y0, x1, y1), 0.0, "ink"))
-        else:
-            found.append(Found("text", (x0, y0, x1, y1), 0.0, "ink"))
+    for blob in blobs(rest):
+        for x0, y0, x1, y1 in _beside(rest, blob, boxes):
+            inner = rest[y0:y1, x0:x1]
+            ink = int(np.count_nonzero(inner))
+            thin, long = sorted((y1 - y0, x1 - x0))
+            # Dirt, dots, and what is left of a broken rule.
+            if y1 - y0 < 4 or x1 - x0 < 2 or ink < 10 or (thin <= 6 and long > 12 * thin):
+                continue
+            kind = "image" if _is_picture(inner, mask.shape) else "text"
+            found.append(Found(kind, (x0, y0, x1, y1), 0.0, "ink"))
     return found
+
+
+def _beside(rest: Mask, blob: IntBox, boxes: Sequence[PixelBox]) -> list[IntBox]:
+    """A blob as it is, or, where its box would reach over a region, in parts of whole lines that do not."""
+    if not _touches(blob, boxes):
+        return [blob]
+    left, top, right, bottom = blob
+    parts: list[IntBox] = []
+    for band in row_bands(rest[top:bottom, left:right]):
+        columns = np.flatnonzero(inked_columns(rest[top + band.top : top + band.bottom, left:right]))
+        line = (left + int(columns[0]), top + band.top, left + int(columns[-1]) + 1, top + band.bottom)
+        if parts:
+            last = parts[-1]
+            both = (min(last[0], line[0]), last[1], max(last[2], line[2]), line[3])
+            if not _touches(both, boxes):
+                parts[-1] = both
+                continue
+        parts.append(line)
+    return parts or [blob]
+
+
+def _touches(box: PixelBox, boxes: Sequence[PixelBox]) -> bool:
+    """The box shares a visible part of itself, or of one of the boxes, with it."""
+    return any(overlap(box, other) > 0.03 for other in boxes)
 
 
 def absorb(found: Sequence[Found], recovered: Sequence[Found]) -> list[Found]:
@@ -77,7 +103,7 @@ def absorb(found: Sequence[Found], recovered: Sequence[Found]) -> list[Found]:
     return kept + rest
 
 
-def blobs(mask: Mask) -> list[tuple[int, int, int, int]]:
+def blobs(mask: Mask) -> list[IntBox]:
     """Boxes (pixels, tight around ink) of groups of ink: letters to words to lines to paragraphs.
 
     Cells are joined over two empty cells sideways and one up and down.
