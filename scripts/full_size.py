@@ -26,7 +26,11 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from mineru_diffusion.engine import CheckpointProfile, DecodingParams, LocalEngine, Request
-from mineru_diffusion.model import MinerUDiffusionConfig, MinerUDiffusionForConditionalGeneration, MinerUDiffusionProcessor
+from mineru_diffusion.model import (
+    MinerUDiffusionConfig,
+    MinerUDiffusionForConditionalGeneration,
+    MinerUDiffusionProcessor,
+)
 from mineru_diffusion.model.checkpoint import load_checkpoint
 from mineru_diffusion.model.images import ImageProcessor
 from mineru_diffusion.synthesis.charset import CHARSET
@@ -70,7 +74,7 @@ def build(config_path: Path, folder: Path) -> int:
             shard = {}
 
     for name, shape in shapes.items():
-        if name.endswith("norm.weight") or ".norm" in name and name.endswith("weight") or "ln_q.weight" in name:
+        if name.endswith("norm.weight") or (".norm" in name and name.endswith("weight")) or "ln_q.weight" in name:
             tensor = torch.ones(shape, dtype=torch.bfloat16)
         else:
             tensor = torch.empty(shape, dtype=torch.bfloat16).normal_(0, 0.02, generator=generator)

@@ -1,6 +1,6 @@
 """The parity table: tensors, tokens, step maps and forward passes, ours against the public implementation's.
 
-    python scripts/parity_report.py [--out FILE]
+python scripts/parity_report.py [--out FILE]
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from tests.parity import kit
+from tests.parity.test_runs import RUNS, expected_tokens, params
+
 from mineru_diffusion.diffusion.masks import block_causal_mask
 from mineru_diffusion.engine.local import generate_batch
 from mineru_diffusion.model.checkpoint import Checkpoint, load_checkpoint
-from tests.parity import kit
-from tests.parity.test_runs import RUNS, expected_tokens, params
 
 LENGTHS = (4, 8, 32)
 

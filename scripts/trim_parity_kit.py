@@ -1,6 +1,6 @@
 """Cut the full parity kit down to the copy that lives in tests/parity/data.
 
-    python scripts/trim_parity_kit.py KIT [OUT]
+python scripts/trim_parity_kit.py KIT [OUT]
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The engine's row rule, the full mask and the trainer's two-stream mask are one rule: same logits at the same state."""
+"""The engine's row rule, the full mask and the trainer's two-stream mask are one rule: same logits at one state."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def test_three_ways_to_one_state(prompt_length: int, block: int) -> None:
         prompt_rows = (prompt_length + pad) // block
         pages: list[int] = []
         for number in range(blocks):
-            state = torch.cat((prompt, answer[:, : number * block], noisy[:, number * block : (number + 1) * block]), dim=1)
+            state = torch.cat(
+                (prompt, answer[:, : number * block], noisy[:, number * block : (number + 1) * block]), dim=1
+            )
             # Plain evaluation: the whole prefix under the full mask.
             full = model(
                 input_ids=state,

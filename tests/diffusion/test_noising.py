@@ -12,7 +12,9 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-@given(st.integers(1, 5), st.integers(1, 4), st.integers(1, 9), st.floats(0, 0.5), st.floats(0, 0.5), st.integers(0, 99))
+@given(
+    st.integers(1, 5), st.integers(1, 4), st.integers(1, 9), st.floats(0, 0.5), st.floats(0, 0.5), st.integers(0, 99)
+)
 def test_every_block_has_a_target(n: int, blocks: int, length: int, ordered: float, full: float, seed: int) -> None:
     config = NoiseConfig(length, ordered_share=ordered, full_share=full)
     masked, levels = draw_masks((n, blocks * length), config, generator(seed))
@@ -54,7 +56,7 @@ def test_complement_makes_each_token_a_target_once() -> None:
 
 
 def test_inverse_t_is_unbiased() -> None:
-    """The expected weight of every position is 1 (BD3-LM, eq. 8), but for blocks so short that a mask must be forced."""
+    """The expected weight of every position is 1 (BD3-LM, eq. 8), but for short blocks, where a mask is forced."""
     masked, levels = draw_masks((10000, 64), NoiseConfig(64, eps=0.05), generator())
     assert token_weights(masked, levels, "inverse_t").mean() == pytest.approx(1.0, abs=0.05)
     assert torch.equal(token_weights(masked, levels, "mean"), masked.float())

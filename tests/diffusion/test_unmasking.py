@@ -31,7 +31,9 @@ def blocks(draw: st.DrawFn) -> BlockStatistics:
     rows, length = draw(st.integers(1, 4)), draw(st.integers(1, 33))
 
     def table(values: st.SearchStrategy[float]) -> torch.Tensor:
-        return torch.tensor(draw(st.lists(st.lists(values, min_size=length, max_size=length), min_size=rows, max_size=rows)))
+        return torch.tensor(
+            draw(st.lists(st.lists(values, min_size=length, max_size=length), min_size=rows, max_size=rows))
+        )
 
     return BlockStatistics(
         # Coarse steps, so that ties are common.
@@ -106,7 +108,9 @@ def test_parallel_factor_follows_its_inequality() -> None:
 
 def test_entropy_bound_sums_all_but_the_largest() -> None:
     entropies = torch.tensor([[0.1, 0.2, 0.4, 3.0]])
-    block = BlockStatistics(torch.ones_like(entropies), torch.ones((1, 4), dtype=torch.bool), torch.tensor([0]), entropies)
+    block = BlockStatistics(
+        torch.ones_like(entropies), torch.ones((1, 4), dtype=torch.bool), torch.tensor([0]), entropies
+    )
     for gamma, count in ((0.0, 1), (0.11, 2), (0.31, 3), (0.69, 3), (0.71, 4)):
         assert EntropyBound(gamma).select(block).sum() == count
 

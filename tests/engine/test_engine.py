@@ -205,7 +205,12 @@ def test_a_loop_ends_with_its_flag(engine: LocalEngine) -> None:
     try:
         params = DecodingParams(threshold=0.0, max_tokens=1000, stop_ids=())
         looping, guarded = engine.generate(
-            [Request(CROPS[0], params=params), Request(CROPS[0], params=DecodingParams(threshold=0.0, max_tokens=300, stop_ids=(), repetition_guard=False))]
+            [
+                Request(CROPS[0], params=params),
+                Request(
+                    CROPS[0], params=DecodingParams(threshold=0.0, max_tokens=300, stop_ids=(), repetition_guard=False)
+                ),
+            ]
         )
     finally:
         with torch.no_grad():

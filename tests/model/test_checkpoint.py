@@ -96,7 +96,7 @@ def test_shards(good: Path, tmp_path: Path) -> None:
         load_checkpoint(folder).model.language_model.lm_head.weight, tensors["language_model.lm_head.weight"]
     )
     (folder / "model-00002-of-00002.safetensors").unlink()
-    with pytest.raises(CheckpointError, match="model-00002-of-00002.safetensors missing"):
+    with pytest.raises(CheckpointError, match=r"model-00002-of-00002\.safetensors missing"):
         load_checkpoint(folder)
 
 
@@ -147,7 +147,9 @@ def test_another_model(copy: Path) -> None:
         load_checkpoint(copy)
 
 
-@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "preprocessor_config.json", "chat_template.jinja"])
+@pytest.mark.parametrize(
+    "name", ["config.json", "model.safetensors", "preprocessor_config.json", "chat_template.jinja"]
+)
 def test_a_missing_file(copy: Path, name: str) -> None:
     (copy / name).unlink()
     if name == "chat_template.jinja":
@@ -156,7 +158,9 @@ def test_a_missing_file(copy: Path, name: str) -> None:
         load_checkpoint(copy)
 
 
-@pytest.mark.parametrize("name", ["config.json", "generation_config.json", "preprocessor_config.json", "model.safetensors"])
+@pytest.mark.parametrize(
+    "name", ["config.json", "generation_config.json", "preprocessor_config.json", "model.safetensors"]
+)
 def test_a_damaged_file(copy: Path, name: str) -> None:
     path = copy / name
     path.write_bytes(path.read_bytes()[:20])

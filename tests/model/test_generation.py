@@ -25,7 +25,9 @@ def test_gives_sequences_and_the_trace() -> None:
     batch, _ = inputs()
     out = model.generate(**batch, max_new_tokens=20, block_length=8, threshold=0.3, eos_token_id=[10**6])
     assert isinstance(out, BlockDiffusionOutput)
-    assert out.sequences is not None and out.steps is not None and out.confidences is not None
+    assert out.sequences is not None
+    assert out.steps is not None
+    assert out.confidences is not None
     prompt = batch["input_ids"].shape[1]
     assert torch.equal(out.sequences[:, :prompt], batch["input_ids"])
     assert out.steps.shape == out.confidences.shape == (1, 20)

@@ -23,7 +23,9 @@ def full_kit() -> Path | None:
     named = os.environ.get("MINERU_DIFFUSION_PARITY_KIT")
     if named:
         return Path(named) if (Path(named) / "checkpoint" / "config.json").is_file() else None
-    candidates = [parent.parent / "shared" / "parity" for parent in HERE.parents if (parent / "pyproject.toml").is_file()]
+    candidates = [
+        parent.parent / "shared" / "parity" for parent in HERE.parents if (parent / "pyproject.toml").is_file()
+    ]
     return next((path for path in candidates if (path / "checkpoint" / "config.json").is_file()), None)
 
 
@@ -66,5 +68,8 @@ def logic_runs() -> list[dict[str, Any]]:
     return [
         run
         for run in runs()
-        if run["sampler"] == "greedy_patch" and "/quirk_" not in run["id"] and not run.get("error") and run["case"] != "batch2"
+        if run["sampler"] == "greedy_patch"
+        and "/quirk_" not in run["id"]
+        and not run.get("error")
+        and run["case"] != "batch2"
     ]

@@ -7,6 +7,8 @@ length, `L` a sequence length.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor
 
@@ -15,18 +17,16 @@ def prompt_blocks(prompt_length: int, block_length: int) -> list[tuple[int, int]
     """Spans `(start, stop)` of the prompt's blocks. Blocks are aligned to the prompt's END: the short one is first."""
     first = prompt_length % block_length or min(block_length, prompt_length)
     edges = [0, *range(first, prompt_length + 1, block_length)] if prompt_length else [0]
-    return list(zip(edges[:-1], edges[1:], strict=True))
+    return list(pairwise(edges))
 
 
 def block_ids(length: int, prompt_length: int, block_length: int, device: torch.device | None = None) -> Tensor:
-    """Block number [L] of each position: floor((i + pad) / B) with pad = (-P) mod B, so that generation starts a block."""
+    """Block number [L] of each position: floor((i + pad) / B), pad = (-P) mod B, so that generation starts a block."""
     pad = -prompt_length % block_length
     return (torch.arange(length, device=device) + pad) // block_length
 
 
-def block_causal_mask(
-    length: int, prompt_length: int, block_length: int, device: torch.device | None = None
-) -> Tensor:
+def block_causal_mask(length: int, prompt_length: int, block_length: int, device: torch.device | None = None) -> Tensor:
     """[L, L]: j visible to i iff block(j) <= block(i), for a clean sequence whose first `prompt_length` are the prompt.
 
     The same rule serves the prompt (length = P) and prompt plus generated blocks.

@@ -35,7 +35,9 @@ class PagedCache:
     ) -> None:
         self.block_length = block_length
         self.max_pages = max_pages
-        self.keys = [torch.zeros((0, block_length, kv_heads, head_dim), dtype=dtype, device=device) for _ in range(layers)]
+        self.keys = [
+            torch.zeros((0, block_length, kv_heads, head_dim), dtype=dtype, device=device) for _ in range(layers)
+        ]
         self.values = [torch.zeros_like(keys) for keys in self.keys]
         self._free: list[int] = []
 

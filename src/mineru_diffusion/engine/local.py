@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence as Several
+from collections.abc import Iterator
+from collections.abc import Sequence as Several
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -280,7 +281,9 @@ class LocalEngine:
         pixels = torch.cat([piece for _, piece, _ in group]).to(device=device, dtype=dtype)
         visual = self._model.encode_images(pixels, [grid for _, _, grid in group])
         merge = self._processor.image_processor.merge_size**2
-        for (sequence, _, _), piece in zip(group, visual.split([p.shape[0] // merge for _, p, _ in group]), strict=True):
+        for (sequence, _, _), piece in zip(
+            group, visual.split([p.shape[0] // merge for _, p, _ in group]), strict=True
+        ):
             self._embed(sequence, piece)
 
     def _embed(self, sequence: Sequence, visual: Tensor | None) -> None:

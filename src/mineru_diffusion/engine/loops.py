@@ -1,8 +1,8 @@
 """The loop guard: does the tail of a sequence repeat itself beyond what documents do?
 
-Real documents repeat: rules of dashes, dotted leaders, twenty equal table rows. A stuck decoder repeats without end. The
-difference is only the number of repeats, so the bounds are generous: a loop costs some passes before it is caught, a
-false alarm would cost text.
+Real documents repeat: rules of dashes, dotted leaders, twenty equal table rows. A stuck decoder repeats without end.
+The difference is only the number of repeats, so the bounds are generous: a loop costs some passes before it is caught,
+a false alarm would cost text.
 """
 
 from __future__ import annotations

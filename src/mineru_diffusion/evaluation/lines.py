@@ -51,12 +51,18 @@ class LinesScore:
     seconds: float
 
 
-def held_out_lines(count: int, *, seed: int = 0, min_chars: int = 10, max_chars: int = 70) -> list[tuple[LineSample, bool]]:
+def held_out_lines(
+    count: int, *, seed: int = 0, min_chars: int = 10, max_chars: int = 70
+) -> list[tuple[LineSample, bool]]:
     """Lines of words that training never shows; a tenth of them in fonts that it never shows either (flag True)."""
     unseen = max(1, round(count * UNSEEN_FONT_SHARE))
     known = select_fonts(discover_fonts(), "train")
     streams = [
-        (LineStream(seed=seed, split="heldout", min_chars=min_chars, max_chars=max_chars, fonts=known), count - unseen, False),
+        (
+            LineStream(seed=seed, split="heldout", min_chars=min_chars, max_chars=max_chars, fonts=known),
+            count - unseen,
+            False,
+        ),
         (LineStream(seed=seed + 1, split="heldout", min_chars=min_chars, max_chars=max_chars), unseen, True),
     ]
     return [(stream.sample(i), flag) for stream, number, flag in streams for i in range(number)]

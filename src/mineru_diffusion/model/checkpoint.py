@@ -97,7 +97,8 @@ def _check_tensors(model: MinerUDiffusionForConditionalGeneration, files: list[P
     where = files[0].parent
     missing, extra = sorted(set(expected) - set(found)), sorted(set(found) - set(expected))
     if missing or extra:
-        parts = [f"{len(names)} {what} tensors ({_some(names)})" for names, what in ((missing, "missing"), (extra, "unknown")) if names]  # fmt: skip
+        found_wrong = ((missing, "missing"), (extra, "unknown"))
+        parts = [f"{len(names)} {what} tensors ({_some(names)})" for names, what in found_wrong if names]
         raise CheckpointError(
             f"{where}: {' and '.join(parts)}; config.json and the weights do not belong together, or the weights were "
             "saved by another program: take both from one checkpoint"

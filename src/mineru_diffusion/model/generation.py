@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -17,6 +17,9 @@ from transformers.modeling_outputs import ModelOutput
 from mineru_diffusion.engine.types import CheckpointProfile, DecodingParams
 from mineru_diffusion.errors import CheckpointError, UsageError
 from mineru_diffusion.model.configuration import MinerUDiffusionConfig
+
+if TYPE_CHECKING:
+    from mineru_diffusion.model.modeling import MinerUDiffusionForConditionalGeneration
 
 SECTION = "mineru_diffusion"
 
@@ -113,6 +116,7 @@ class BlockDiffusionMixin:
     """Gives the model `generate`."""
 
     config: MinerUDiffusionConfig
+    generation_config: GenerationConfig | None
 
     def can_generate(self) -> bool:  # a method on purpose: transformers asks the class or the instance
         return True
@@ -150,7 +154,7 @@ class BlockDiffusionMixin:
         section = getattr(self.generation_config, SECTION, None)
         profile = profile_from_dict(section)
         results = generate_batch(
-            self,
+            cast("MinerUDiffusionForConditionalGeneration", self),
             input_ids,
             pixel_values,
             image_grid_thw,
@@ -196,7 +200,9 @@ def _merged_config(
         if source is not None:
             fields.update({k: v for k, v in source.to_dict().items() if v is not None})
     overrides = {k: v for k, v in overrides.items() if k != "return_dict_in_generate"}
-    unknown = sorted(set(overrides) - set(GenerationConfig().to_dict()) - set(BlockDiffusionGenerationConfig().__dict__))
+    unknown = sorted(
+        set(overrides) - set(GenerationConfig().to_dict()) - set(BlockDiffusionGenerationConfig().__dict__)
+    )
     if unknown:
         raise UsageError(f"generate() does not know {', '.join(unknown)}; see BlockDiffusionGenerationConfig")
     fields.update(overrides)

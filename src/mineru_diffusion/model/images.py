@@ -32,7 +32,9 @@ def smart_resize(height: int, width: int, factor: int, min_pixels: int, max_pixe
     """
     aspect = max(height, width) / min(height, width)
     if aspect > MAX_ASPECT:
-        raise ValueError(f"image of {width}x{height} px: the longer side must be at most {MAX_ASPECT} times the shorter")
+        raise ValueError(
+            f"image of {width}x{height} px: the longer side must be at most {MAX_ASPECT} times the shorter"
+        )
     new_height, new_width = round(height / factor) * factor, round(width / factor) * factor
     if new_height * new_width > max_pixels:
         shrink = math.sqrt(height * width / max_pixels)
@@ -142,14 +144,17 @@ class ImageProcessor:
 
     def patch_rows(self, pixels_HWC: NDArray[np.float32]) -> NDArray[np.float32]:
         """`patches` for pixel values 0..255 that already have a size the vision tower takes."""
-        scaled = (pixels_HWC * np.float32(self.rescale_factor) - np.float32(self.image_mean)) / np.float32(self.image_std)
-        return self._cut(scaled[None])
+        return self._cut(self._normalise(pixels_HWC)[None])
 
     def patch_rows_grey(self, images_NHW: NDArray[np.uint8]) -> NDArray[np.float32]:
         """`patch_rows` of equally sized greyscale images, one after the other, by a table of the 256 grey levels."""
-        levels = np.arange(256, dtype=np.float32)[:, None] * np.float32(self.rescale_factor)
-        table = (levels - np.float32(self.image_mean)) / np.float32(self.image_std)
-        return self._cut(table[images_NHW])
+        levels = np.arange(256, dtype=np.float32)[:, None]
+        return self._cut(self._normalise(np.repeat(levels, len(self.image_mean), axis=1))[images_NHW])
+
+    def _normalise(self, pixels: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(x / 255 - mean) / std, channels last."""
+        mean, std = np.array(self.image_mean, np.float32), np.array(self.image_std, np.float32)
+        return (pixels * np.float32(self.rescale_factor) - mean) / std
 
     def _cut(self, scaled: NDArray[np.float32]) -> NDArray[np.float32]:
         """[N, H, W, channels] -> patch rows of all images."""

@@ -29,8 +29,8 @@ _TIED = {"language_model.lm_head.weight": "language_model.model.embed_tokens.wei
 
 @dataclass
 class MinerUDiffusionOutput(ModelOutput):  # type: ignore[misc]
-    """Logits [N, L, V] (no shift: position i predicts token i), the hidden states that they come from [N, L, D], and each
-    layer's input if asked for."""
+    """Logits [N, L, V] (no shift: position i predicts token i), the hidden states that they come from [N, L, D], and
+    each layer's input if asked for."""
 
     logits: Tensor | None = None
     last_hidden_state: Tensor | None = None
@@ -80,7 +80,10 @@ class MinerUDiffusionForConditionalGeneration(BlockDiffusionMixin, PreTrainedMod
         1 / sqrt(2 * layers) (GPT-2), so that widths from 64 to 2048 start at the same scale of activations.
         """
         generator = torch.Generator().manual_seed(seed)
-        depths = {"vision_model": self.config.vision_config.depth, "language_model": self.config.text_config.num_hidden_layers}
+        depths = {
+            "vision_model": self.config.vision_config.depth,
+            "language_model": self.config.text_config.num_hidden_layers,
+        }
         for name, module in self.named_modules():
             if isinstance(module, (nn.Linear, nn.Conv3d)):
                 std = 1.0 / math.sqrt(module.weight[0].numel())
@@ -95,13 +98,13 @@ class MinerUDiffusionForConditionalGeneration(BlockDiffusionMixin, PreTrainedMod
     def get_input_embeddings(self) -> nn.Module:
         return self.language_model.model.embed_tokens
 
-    def set_input_embeddings(self, value: nn.Module) -> None:
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
         self.language_model.model.embed_tokens = value
 
     def get_output_embeddings(self) -> nn.Module:
         return self.language_model.lm_head
 
-    def set_output_embeddings(self, value: nn.Module) -> None:
+    def set_output_embeddings(self, value: nn.Linear) -> None:
         self.language_model.lm_head = value
 
     def get_decoder(self) -> nn.Module:

@@ -18,7 +18,17 @@ from mineru_diffusion.errors import CheckpointError
 from mineru_diffusion.model.images import ImageProcessor
 
 #: Tokens that frame a conversation; they never belong to a transcription. Structural tokens (layout, OTSL) do.
-TERMINATORS = ("<|im_end|>", "<|im_start|>", "<|endoftext|>", "<|MASK|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>", "<|vision_pad|>")  # fmt: skip
+TERMINATORS = (
+    "<|im_end|>",
+    "<|im_start|>",
+    "<|endoftext|>",
+    "<|MASK|>",
+    "<|vision_start|>",
+    "<|vision_end|>",
+    "<|image_pad|>",
+    "<|video_pad|>",
+    "<|vision_pad|>",
+)
 
 
 @dataclass(frozen=True)
@@ -61,15 +71,19 @@ class MinerUDiffusionProcessor(ProcessorMixin):  # type: ignore[misc]
         try:
             tokenizer = AutoTokenizer.from_pretrained(str(folder))
         except (OSError, ValueError) as error:
-            raise CheckpointError(f"{folder}: the tokenizer cannot be loaded ({error}); copy its files again") from error
+            raise CheckpointError(
+                f"{folder}: the tokenizer cannot be loaded ({error}); copy its files again"
+            ) from error
         template = folder / "chat_template.jinja"
         text = template.read_text(encoding="utf-8") if template.is_file() else None
         processor = cls(image_processor, tokenizer, text)
         if not processor.chat_template:
-            raise CheckpointError(f"{folder} has no chat template; copy chat_template.jinja from the published checkpoint")
+            raise CheckpointError(
+                f"{folder} has no chat template; copy chat_template.jinja from the published checkpoint"
+            )
         return processor
 
-    def save_pretrained(self, save_directory: str | Path, **_: Any) -> list[str]:  # type: ignore[override]
+    def save_pretrained(self, save_directory: str | Path, **_: Any) -> list[str]:
         """Write the published files into `save_directory`."""
         folder = Path(save_directory)
         folder.mkdir(parents=True, exist_ok=True)
@@ -84,7 +98,7 @@ class MinerUDiffusionProcessor(ProcessorMixin):  # type: ignore[misc]
             (folder / "chat_template.jinja").write_text(str(self.chat_template), encoding="utf-8")
         return written
 
-    def apply_chat_template(self, conversation: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    def apply_chat_template(self, conversation: Any, **kwargs: Any) -> Any:
         """Render messages with the checkpoint's template (text by default; the images are passed to `__call__`)."""
         kwargs.setdefault("tokenize", False)
         return self.tokenizer.apply_chat_template(conversation, chat_template=self.chat_template, **kwargs)
@@ -147,7 +161,9 @@ class MinerUDiffusionProcessor(ProcessorMixin):  # type: ignore[misc]
         if start != len(pictures):
             raise ValueError(f"{len(pictures)} images were passed but the prompts have {start} image placeholders")
         if return_tensors and len({len(row.input_ids) for row in rows}) > 1:
-            raise ValueError("prompts of different lengths cannot share one tensor; pass them one by one or to an Engine")
+            raise ValueError(
+                "prompts of different lengths cannot share one tensor; pass them one by one or to an Engine"
+            )
         data: dict[str, Any] = {
             "input_ids": [row.input_ids for row in rows],
             "attention_mask": [[1] * len(row.input_ids) for row in rows],
@@ -157,12 +173,12 @@ class MinerUDiffusionProcessor(ProcessorMixin):  # type: ignore[misc]
             data["image_grid_thw"] = np.array([grid for row in rows for grid in row.grid], dtype=np.int64)
         return BatchFeature(data, tensor_type=return_tensors)
 
-    def decode(self, token_ids: Iterable[int], **_: Any) -> str:  # type: ignore[override]
+    def decode(self, token_ids: Iterable[int], **_: Any) -> str:
         """Text of generated ids: structural tokens stay, terminators and masks go."""
         kept = [int(i) for i in token_ids if int(i) not in self._skipped]
         return str(self.tokenizer.decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
-    def batch_decode(self, sequences: Iterable[Iterable[int]], **kwargs: Any) -> list[str]:  # type: ignore[override]
+    def batch_decode(self, sequences: Iterable[Iterable[int]], **kwargs: Any) -> list[str]:
         """`decode` for each sequence."""
         return [self.decode(ids, **kwargs) for ids in sequences]
 

@@ -38,8 +38,8 @@ def patch_positions(grid_thw: Sequence[tuple[int, int, int]], merge: int, device
 class PatchEmbed(nn.Module):
     """A 3-D convolution whose kernel equals its stride, computed as one matrix product.
 
-    `as_convolution` computes it as the convolution that it is: several times slower, but then the rounding is the public
-    implementation's to the last bit, which comparisons of deep features need.
+    `as_convolution` computes it as the convolution that it is: several times slower, but then the rounding is the
+    public implementation's to the last bit, which comparisons of deep features need.
     """
 
     as_convolution = False
@@ -76,7 +76,8 @@ class VisionAttention(nn.Module):
         for start, images, patches in spans:
             shape = (images, patches, self.num_heads, -1)
             part = slice(start, start + images * patches)
-            mixed = F.scaled_dot_product_attention(*(t[part].view(shape).transpose(1, 2) for t in (q, k, v)))
+            queries, keys, values = (t[part].view(shape).transpose(1, 2) for t in (q, k, v))
+            mixed = F.scaled_dot_product_attention(queries, keys, values)
             outputs.append(mixed.transpose(1, 2).reshape(images * patches, width))
         return self.proj(outputs[0] if len(outputs) == 1 else torch.cat(outputs))
 
@@ -133,7 +134,9 @@ class VisionTower(nn.Module):
         Raises:
             ValueError: the grid does not account for the number of patch rows.
         """
-        grid = [(int(t), int(h), int(w)) for t, h, w in (grid_thw.tolist() if isinstance(grid_thw, Tensor) else grid_thw)]
+        grid = [
+            (int(t), int(h), int(w)) for t, h, w in (grid_thw.tolist() if isinstance(grid_thw, Tensor) else grid_thw)
+        ]
         # Attention never crosses frames, so a frame is an image of its own.
         sizes = [h * w for t, h, w in grid for _ in range(t)]
         if sum(sizes) != pixels_SP.shape[0]:

@@ -120,7 +120,9 @@ def config_from_dict(cls: type[Any], values: dict[str, Any], where: str = "") ->
     known = {f.name for f in fields(cls)}
     unknown = sorted(set(values) - known)
     if unknown:
-        raise UsageError(f"{where or cls.__name__}: unknown key {', '.join(unknown)}; known: {', '.join(sorted(known))}")
+        raise UsageError(
+            f"{where or cls.__name__}: unknown key {', '.join(unknown)}; known: {', '.join(sorted(known))}"
+        )
     out: dict[str, Any] = {}
     for key, value in values.items():
         kind = hints[key]

@@ -100,7 +100,7 @@ def _widen(image: NDArray[np.uint8], width: int) -> NDArray[np.uint8]:
     return np.pad(image, ((0, 0), (0, width - image.shape[1])), mode="edge") if image.shape[1] < width else image
 
 
-class LineChunks(IterableDataset[LineBatch]):
+class LineChunks(IterableDataset[tuple[int, int, LineBatch]]):
     """Endless batches of lines.
 
     Args:

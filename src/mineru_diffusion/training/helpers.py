@@ -50,7 +50,7 @@ class EyeHeads(nn.Module):
         return loss, right.sum() / filled.sum().clamp_min(1)
 
     def count_loss(self, visual_NMD: Tensor, target_NM: Tensor) -> Tensor:
-        """Cross-entropy against a narrow bell around the true number, so that near misses are not punished as far ones."""
+        """Cross-entropy against a narrow bell around the true number: a near miss is not punished as a far one."""
         classes = torch.arange(COUNT_CLASSES, device=target_NM.device)
         distance = (classes - target_NM.clamp_max(COUNT_CLASSES - 1)[..., None]).float()
         return F.cross_entropy(

@@ -179,9 +179,7 @@ class TrainingModule(nn.Module):
             return Losses(total, parts)
 
         prompt_NPD = self.network.embed(batch.prompt.expand(count, -1), visual)
-        weights = target_weights(
-            batch.answers, batch.lengths, self.diffusion.block_length, self.diffusion.fill_weight
-        )
+        weights = target_weights(batch.answers, batch.lengths, self.diffusion.block_length, self.diffusion.fill_weight)
         record = self.weights.alignment_layers if self.weights.alignment else ()
         loss, more, context = two_stream_loss(
             self.network, prompt_NPD, batch.answers, weights, self.diffusion, generator, record

@@ -1,4 +1,4 @@
-"""Optimizers and their schedule: Muon for the layers' matrices, AdamW for everything else, one WSD schedule for both."""
+"""Optimizers and their schedule: Muon for the layers' matrices, AdamW for the rest, one WSD schedule for both."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def schedule(step: int, config: OptimizerConfig, max_steps: int) -> float:
 
 
 def orthogonalise(matrices_NRC: Tensor, steps: int = 5) -> Tensor:
-    """Approximate U V^T of each matrix's singular value decomposition by a quintic Newton-Schulz iteration (K. Jordan et
-    al., "Muon", 2024). Singular values end up in about [0.7, 1.2].
+    """Approximate U V^T of each matrix's singular value decomposition by a quintic Newton-Schulz iteration (K. Jordan
+    et al., "Muon", 2024). Singular values end up in about [0.7, 1.2].
 
     Args:
         matrices_NRC: [N, R, C].
@@ -38,11 +38,12 @@ def orthogonalise(matrices_NRC: Tensor, steps: int = 5) -> Tensor:
 
 
 class BatchedMuon(Optimizer):
-    """Muon with Nesterov momentum, in the parameters' own precision, all matrices of one shape in one batched product.
+    """Muon with Nesterov momentum, in the parameters' own precision, all of one shape in one product.
 
-    torch has a Muon too, which takes the matrices one by one in bfloat16; without matrix units for that type, as on most
-    CPUs, it costs more than the whole backward pass of a small network. Updates are scaled by 0.2 sqrt(max(R, C)), so
-    that their size matches AdamW's and rates carry over (Moonlight, arXiv 2502.16982, section 2.2).
+    torch has a Muon too, which takes the matrices one by one in bfloat16; without matrix units for that type, as on
+    most CPUs, it costs more than the whole backward pass of a small network. Updates are scaled by
+    0.2 sqrt(max(R, C)), so that their size matches AdamW's and rates carry over (Moonlight, arXiv 2502.16982,
+    section 2.2).
 
     Args:
         params: two-dimensional parameters.
@@ -68,7 +69,7 @@ class BatchedMuon(Optimizer):
                     if "momentum" not in state:
                         state["momentum"] = torch.zeros_like(parameter)
                     averages.append(state["momentum"])
-                gradients = [parameter.grad for parameter in parameters]
+                gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
                 torch._foreach_lerp_(averages, gradients, 1.0 - group["momentum"])
                 updates = torch.stack(torch._foreach_lerp(gradients, averages, group["momentum"]))
                 scale = 0.2 * max(shape) ** 0.5 * group["lr"]

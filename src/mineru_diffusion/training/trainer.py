@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -185,6 +187,10 @@ class Trainer:
     def run(self, time_limit_minutes: float | None = None) -> Progress:
         """Train until `max_steps` or the time limit; always ends with a saved state."""
         config, progress = self.config, self.progress
+        # Background jobs ignore Ctrl-C, and batch systems send SIGTERM: both end the run as the keyboard would.
+        handlers = {}
+        if threading.current_thread() is threading.main_thread():
+            handlers = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
         started = last_save = last_log = time.monotonic()
         window: dict[str, list[float]] = defaultdict(list)
         source = self._batches()
@@ -221,6 +227,8 @@ class Trainer:
         finally:
             self.save()
             log.close()
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
         return progress
 
     def _step(self, inputs: Inputs) -> dict[str, float]:
@@ -268,6 +276,10 @@ class Trainer:
         log.write(json.dumps(record) + "\n")
         log.flush()
         self.console.print("  ".join(f"{name} {value:g}" for name, value in record.items()), highlight=False)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def train(
