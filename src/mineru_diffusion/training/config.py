@@ -62,6 +62,8 @@ class HelpersConfig:
     slots: float = 1.0
     count: float = 0.3
     alignment: float = 0.3
+    spelling: float = 0.5
+    place: float = 0.3
     alignment_layers: tuple[int, ...] = (1, 2)
 
 

@@ -17,6 +17,9 @@ from mineru_diffusion.model.attention import MaskedAttention, grouped_sdpa
 COUNT_CLASSES = 96
 """Characters left of a visual token that the count head can tell apart."""
 
+RANKS = 8
+"""Characters of one visual token that are told apart by their order; narrow letters fit six into 32 px."""
+
 BLANK_WEIGHT = 0.15
 """Weight of empty slots: about three of four are empty, and telling so is easy."""
 
@@ -36,11 +39,20 @@ class EyeHeads(nn.Module):
         self.vocabulary = vocabulary
         self.slots = slots
         self.read = nn.Linear(width, slots * (vocabulary + 1))
+        self.spell = nn.Linear(width, RANKS * (vocabulary + 1))
         self.count = nn.Linear(width, COUNT_CLASSES)
 
     def slot_loss(self, visual_NMD: Tensor, target_NMQ: Tensor) -> tuple[Tensor, Tensor]:
         """Weighted cross-entropy of the slots, and the share of characters read rightly."""
-        logits = self.read(visual_NMD).view(*target_NMQ.shape, self.vocabulary + 1)
+        return self._classify(self.read(visual_NMD), target_NMQ)
+
+    def spelling_loss(self, visual_NMD: Tensor, target_NMR: Tensor) -> tuple[Tensor, Tensor]:
+        """The same for the token's characters in their order, wherever in the token they stand: [N, M, RANKS], -1 after
+        the last. This is what the decoder has to pick from."""
+        return self._classify(self.spell(visual_NMD), target_NMR)
+
+    def _classify(self, scores: Tensor, target_NMQ: Tensor) -> tuple[Tensor, Tensor]:
+        logits = scores.view(*target_NMQ.shape, self.vocabulary + 1)
         filled = target_NMQ >= 0
         target = torch.where(filled, target_NMQ, self.vocabulary)
         losses = F.cross_entropy(logits.flatten(0, -2), target.flatten(), reduction="none")
@@ -59,8 +71,44 @@ class EyeHeads(nn.Module):
 
     def read_lines(self, visual_NMD: Tensor) -> list[list[int]]:
         """Greedy framewise reading [N lists of token ids], for monitoring."""
-        best = self.read(visual_NMD).view(*visual_NMD.shape[:2], self.slots, -1).argmax(-1).flatten(1)
+        best = self.spell(visual_NMD).view(*visual_NMD.shape[:2], RANKS, -1).argmax(-1).flatten(1)
         return [[i for i in row if i != self.vocabulary] for row in best.tolist()]
+
+
+class PlaceHead(nn.Module):
+    """From a hidden state of an answer position: which of its visual token's characters is it, counted from the left?
+    Attention finds the token; picking inside it needs this number.
+
+    Args:
+        width: D.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.RMSNorm(width)
+        self.rank = nn.Linear(width, RANKS)
+
+    def forward(self, hidden_NLD: Tensor, target_NL: Tensor) -> tuple[Tensor, Tensor]:
+        """Cross-entropy (targets of -1 are left out), and the share that is right."""
+        scores = self.rank(self.norm(hidden_NLD))
+        loss = F.cross_entropy(scores.flatten(0, 1), target_NL.flatten(), ignore_index=-1)
+        known = target_NL >= 0
+        hits = (scores.detach().argmax(-1) == target_NL) & known
+        return loss, hits.sum() / known.sum().clamp_min(1)
+
+
+def rank_targets(answers: Tensor, lengths: Tensor, counts: Tensor, alignment: Tensor) -> tuple[Tensor, Tensor]:
+    """Rank of each character inside its visual token [N, A] (-1 for the end token and fill), and each token's
+    characters in order [N, M, RANKS] (-1 after the last)."""
+    positions = torch.arange(answers.shape[1], device=answers.device)
+    is_text = positions < lengths[:, None] - 1
+    token = alignment.clamp_min(0)
+    rank = positions - counts.gather(1, token)
+    is_text = is_text & (rank >= 0) & (rank < RANKS)
+    spelled = torch.full((*counts.shape, RANKS), -1, dtype=answers.dtype, device=answers.device)
+    row = torch.arange(answers.shape[0], device=answers.device)[:, None].expand_as(answers)
+    spelled[row[is_text], token[is_text], rank[is_text]] = answers[is_text]
+    return torch.where(is_text, rank, -1), spelled
 
 
 class RecordingAttention(MaskedAttention):

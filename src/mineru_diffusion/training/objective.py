@@ -16,7 +16,13 @@ from mineru_diffusion.diffusion.masks import two_stream_mask
 from mineru_diffusion.diffusion.noising import NoiseConfig, draw_masks, token_weights
 from mineru_diffusion.model import MaskedAttention, MinerUDiffusionForConditionalGeneration
 from mineru_diffusion.training.config import DiffusionConfig, HelpersConfig
-from mineru_diffusion.training.helpers import EyeHeads, RecordingAttention, alignment_loss
+from mineru_diffusion.training.helpers import (
+    EyeHeads,
+    PlaceHead,
+    RecordingAttention,
+    alignment_loss,
+    rank_targets,
+)
 
 
 @dataclass
@@ -49,6 +55,14 @@ class Inputs:
     alignment: Tensor
 
 
+@dataclass
+class Records:
+    """What the helper losses look at: first-head queries and keys of some layers, and every layer's input [N, L, D]."""
+
+    heads: list[tuple[Tensor, Tensor]]
+    states: tuple[Tensor, ...]
+
+
 def noise_config(config: DiffusionConfig) -> NoiseConfig:
     """The noise of a run's `diffusion` section."""
     return NoiseConfig(
@@ -76,7 +90,8 @@ def two_stream_loss(
     config: DiffusionConfig,
     generator: torch.Generator | None = None,
     record_layers: tuple[int, ...] = (),
-) -> tuple[Tensor, dict[str, Tensor], RecordingAttention | None]:
+    record_states: bool = False,
+) -> tuple[Tensor, dict[str, Tensor], Records]:
     """Masked cross-entropy of `config.draws` noise draws that share one clean stream.
 
     Args:
@@ -85,9 +100,10 @@ def two_stream_loss(
         weights: importance of each answer position [N, A].
         generator: source of the noise (CPU).
         record_layers: layers whose first head's queries and keys are kept.
+        record_states: keep the hidden states.
 
     Returns:
-        The loss, parts for the log, and the attention with its records.
+        The loss, parts for the log, and what was recorded.
     """
     device = answers.device
     count, length = answers.shape
@@ -112,7 +128,14 @@ def two_stream_loss(
     factors = factors * weights[:, None]
     wanted = factors > 0
     logits_at = F.pad(wanted.flatten(1), (prompt_length + clean_length, 0))
-    logits = network(inputs_embeds=embeds, position_ids=positions[None], attention=context, logits_at=logits_at).logits
+    output = network(
+        inputs_embeds=embeds,
+        position_ids=positions[None],
+        attention=context,
+        logits_at=logits_at,
+        output_hidden_states=record_states,
+    )
+    logits = output.logits
     target = answers[:, None].expand_as(noisy)[wanted]
     factor = factors[wanted]
     losses = F.cross_entropy(logits.float(), target, reduction="none")
@@ -124,7 +147,8 @@ def two_stream_loss(
     real = factor >= 1.0
     hits = (logits.detach().argmax(-1) == target) & real
     parts = {"loss": loss.detach(), "accuracy": hits.sum() / real.sum().clamp_min(1)}
-    return loss, parts, context if isinstance(context, RecordingAttention) else None
+    heads = context.recorded if isinstance(context, RecordingAttention) else []
+    return loss, parts, Records(heads, output.hidden_states or ())
 
 
 class TrainingModule(nn.Module):
@@ -148,6 +172,7 @@ class TrainingModule(nn.Module):
         text = network.config.text_config
         self.network = network
         self.heads = EyeHeads(text.hidden_size, text.vocab_size, slots)
+        self.place = PlaceHead(text.hidden_size)
         self.diffusion = diffusion
         self.weights = helpers
 
@@ -164,6 +189,7 @@ class TrainingModule(nn.Module):
         with torch.set_grad_enabled(torch.is_grad_enabled() and not freeze_vision):
             visual = self.network.encode_images(batch.pixels, batch.grid)
         visual_NMD = visual.view(count, -1, visual.shape[-1])
+        ranks, spelled = rank_targets(batch.answers, batch.lengths, batch.counts, batch.alignment)
         total = visual_NMD.new_zeros(())
         parts: dict[str, Tensor] = {}
         if not freeze_vision:
@@ -171,6 +197,10 @@ class TrainingModule(nn.Module):
                 loss, accuracy = self.heads.slot_loss(visual_NMD, batch.slots)
                 total = total + self.weights.slots * loss
                 parts |= {"slots": loss.detach(), "slot_accuracy": accuracy}
+            if self.weights.spelling:
+                loss, accuracy = self.heads.spelling_loss(visual_NMD, spelled)
+                total = total + self.weights.spelling * loss
+                parts |= {"spelling": loss.detach(), "spelling_accuracy": accuracy}
             if self.weights.count:
                 loss = self.heads.count_loss(visual_NMD, batch.counts)
                 total = total + self.weights.count * loss
@@ -181,20 +211,34 @@ class TrainingModule(nn.Module):
         prompt_NPD = self.network.embed(batch.prompt.expand(count, -1), visual)
         weights = target_weights(batch.answers, batch.lengths, self.diffusion.block_length, self.diffusion.fill_weight)
         record = self.weights.alignment_layers if self.weights.alignment else ()
-        loss, more, context = two_stream_loss(
-            self.network, prompt_NPD, batch.answers, weights, self.diffusion, generator, record
+        loss, more, records = two_stream_loss(
+            self.network,
+            prompt_NPD,
+            batch.answers,
+            weights,
+            self.diffusion,
+            generator,
+            record,
+            record_states=self.weights.place > 0,
         )
         total = total + loss
         parts |= more
-        if context is not None:
-            prompt_length, length = prompt_NPD.shape[1], batch.answers.shape[1]
+        prompt_length = prompt_NPD.shape[1]
+        if records.heads:
             first_image = int((batch.prompt == self.network.config.image_token_id).nonzero()[0])
-            target = torch.where(batch.alignment >= 0, batch.alignment + first_image, -1)
-            target = torch.cat(
-                (target[:, : length - self.diffusion.block_length], target.repeat(1, self.diffusion.draws)), dim=1
-            )
-            for queries, keys in context.recorded:
+            target = self._per_stream(torch.where(batch.alignment >= 0, batch.alignment + first_image, -1))
+            for queries, keys in records.heads:
                 loss, hits = alignment_loss(queries[:, prompt_length:], keys[:, :prompt_length], target)
-                total = total + self.weights.alignment / len(context.recorded) * loss
+                total = total + self.weights.alignment / len(records.heads) * loss
                 parts |= {"alignment": loss.detach(), "alignment_hits": hits}
+        if records.states:
+            # The input of the last layer: early enough to be used, late enough to be known.
+            loss, hits = self.place(records.states[-2][:, prompt_length:], self._per_stream(ranks))
+            total = total + self.weights.place * loss
+            parts |= {"place": loss.detach(), "place_hits": hits}
         return Losses(total, parts)
+
+    def _per_stream(self, target_NA: Tensor) -> Tensor:
+        """Targets of the answer's positions, for the clean stream (without its last block) and each noisy one."""
+        clean = target_NA[:, : target_NA.shape[1] - self.diffusion.block_length]
+        return torch.cat((clean, target_NA.repeat(1, self.diffusion.draws)), dim=1)

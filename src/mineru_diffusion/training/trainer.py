@@ -23,6 +23,7 @@ from accelerate import Accelerator
 from rich.console import Console
 
 from mineru_diffusion.errors import UsageError
+from mineru_diffusion.model.checkpoint import load_checkpoint
 from mineru_diffusion.training.config import TrainConfig, load_config
 from mineru_diffusion.training.data import SLOT_WIDTH, LineBatch, LineChunks, batches
 from mineru_diffusion.training.export import export_checkpoint, line_profile, new_network, new_processor
@@ -97,12 +98,18 @@ class Trainer:
     # -- state ---------------------------------------------------------------------------------------------------------
 
     def _init_from(self, source: Path) -> None:
-        path = source / STATE if source.is_dir() else source
-        if not path.exists():
-            raise UsageError(f"init_from: {path} does not exist; train that stage first")
-        state = torch.load(path, map_location="cpu", weights_only=False)
-        # The average is the better starting point: it is what would have been exported.
-        self.module.load_state_dict(state["average"]["shadow"])
+        """Start from another run's average (what it would have exported), or from an exported checkpoint, which has no
+        helper heads: those start anew then."""
+        if (source / STATE).is_file():
+            weights = torch.load(source / STATE, map_location="cpu", weights_only=False)["average"]["shadow"]
+        elif (source / "config.json").is_file():
+            loaded = load_checkpoint(source, dtype=torch.float32).model.state_dict()
+            weights = {f"network.{name}": tensor for name, tensor in loaded.items()}
+        else:
+            raise UsageError(f"init_from: {source} holds neither a run nor a checkpoint; train that stage first")
+        missing, unknown = self.module.load_state_dict(weights, strict=False)
+        if unknown or any(name.startswith("network.") for name in missing):
+            raise UsageError(f"init_from: {source} holds a network of another size; see the configuration's network")
 
     def _load_state(self, state: dict[str, Any]) -> None:
         self.module.load_state_dict(state["module"])
