@@ -37,7 +37,7 @@ from mineru_diffusion.synthesis.charset import CHARSET
 from mineru_diffusion.training.tokenizer import CHAT_TEMPLATE, character_tokenizer
 
 SHARD_BYTES = 1 << 30
-IMAGE_SIZE = (448, 336)
+IMAGE_SIZE = (112, 84)
 
 
 def build(config_path: Path, folder: Path) -> int:

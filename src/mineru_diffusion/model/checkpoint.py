@@ -20,6 +20,7 @@ from mineru_diffusion.errors import CheckpointError
 from mineru_diffusion.model.configuration import MinerUDiffusionConfig
 from mineru_diffusion.model.generation import read_profile
 from mineru_diffusion.model.modeling import MinerUDiffusionForConditionalGeneration
+from mineru_diffusion.model.precision import multiplies_slowly, widen_products
 from mineru_diffusion.model.processing import MinerUDiffusionProcessor
 
 INDEX = "model.safetensors.index.json"
@@ -175,4 +176,7 @@ def load_checkpoint(
         model.language_model.lm_head.weight = model.language_model.model.embed_tokens.weight
     if (folder / "generation_config.json").is_file():
         model.generation_config = GenerationConfig.from_pretrained(str(folder))
+    stored = model.language_model.lm_head.weight
+    if stored.device.type == "cpu" and stored.dtype != torch.float32 and multiplies_slowly(stored.dtype):
+        widen_products(model)
     return Checkpoint(model.eval(), processor, profile, folder)
