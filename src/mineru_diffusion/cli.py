@@ -19,6 +19,8 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    # Plain help: loading Rich would take longer than everything else together.
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -80,6 +82,9 @@ def parse_command(
         str, typer.Option("--format", help="md,json,html; Markdown and JSON are always written.")
     ] = "md,json",
     dpi: Annotated[float, typer.Option(help="Resolution at which PDF pages are rendered.")] = 200,
+    max_image_pixels: Annotated[
+        int, typer.Option(help="Image files with more pixels than this are refused before they are decoded.")
+    ] = 180_000_000,
     max_rows: Annotated[
         int | None,
         typer.Option(
@@ -102,7 +107,9 @@ def parse_command(
         from mineru_diffusion.parsing.options import ParseOptions, decoding_params
 
         decoding = decoding_params(policy=policy, threshold=threshold, max_tokens=max_tokens)
-        options = ParseOptions(pages=pages, password=password, dpi=dpi, decoding=decoding)
+        options = ParseOptions(
+            pages=pages, password=password, dpi=dpi, max_image_pixels=max_image_pixels, decoding=decoding
+        )
         chosen = check_formats(formats)
         if max_rows is not None and max_rows < 1:
             from mineru_diffusion.errors import UsageError

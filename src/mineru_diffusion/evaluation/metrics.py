@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rapidfuzz.distance import Levenshtein
+from mineru_diffusion.errors import MissingExtra
+
+try:
+    from rapidfuzz.distance import Levenshtein
+except ImportError as error:
+    raise MissingExtra("measuring accuracy", "train") from error
 
 
 def character_errors(prediction: str, truth: str) -> int:

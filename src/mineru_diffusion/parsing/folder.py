@@ -144,7 +144,9 @@ def _write(
 ) -> OutputFolder:
     if not overlay:
         return writer.write(document, html=html)
-    with open_source(document.source, password=options.password, dpi=OVERLAY_DPI) as source:
+    with open_source(
+        document.source, password=options.password, dpi=OVERLAY_DPI, max_image_pixels=options.max_image_pixels
+    ) as source:
         drawn = ((source.page(page.index).image, page) for page in document.pages if not page.error)
         return writer.write(document, html=html, overlay=drawn)
 

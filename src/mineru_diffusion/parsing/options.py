@@ -18,6 +18,7 @@ class ParseOptions:
         pages: 1-based, inclusive page range such as `2-5`; None for all pages.
         password: for encrypted PDFs.
         dpi: resolution at which PDF pages are rendered.
+        max_image_pixels: larger image files are refused before they are decoded.
         decoding: how every crop is decoded.
         window: pages in flight at a time; bounds memory. Larger fills the engine better.
     """
@@ -25,12 +26,15 @@ class ParseOptions:
     pages: str | None = None
     password: str | None = None
     dpi: float = 200
+    max_image_pixels: int = 180_000_000
     decoding: DecodingParams = field(default_factory=DecodingParams)
     window: int = 8
 
     def __post_init__(self) -> None:
         if not self.dpi > 0:
             raise UsageError(f"the resolution must be positive, not {self.dpi} dpi")
+        if self.max_image_pixels < 1:
+            raise UsageError(f"the pixel limit must be positive, not {self.max_image_pixels}")
         if self.window < 1:
             raise UsageError(f"at least one page must be in flight, not {self.window}")
 

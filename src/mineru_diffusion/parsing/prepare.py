@@ -101,7 +101,12 @@ class Preparer:
         for path in paths:
             record = Record(path)
             try:
-                record.source = open_source(path, password=self._options.password, dpi=self._options.dpi)
+                record.source = open_source(
+                    path,
+                    password=self._options.password,
+                    dpi=self._options.dpi,
+                    max_image_pixels=self._options.max_image_pixels,
+                )
                 indices = parse_page_range(self._pages.get(path, self._options.pages), record.source.page_count)
             except MinerUDiffusionError as error:
                 record.error = error

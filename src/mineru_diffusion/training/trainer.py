@@ -19,16 +19,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator
 from rich.console import Console
 
-from mineru_diffusion.errors import UsageError
+from mineru_diffusion.errors import MissingExtra, UsageError
 from mineru_diffusion.model.checkpoint import load_checkpoint
 from mineru_diffusion.training.config import TrainConfig, load_config
 from mineru_diffusion.training.data import SLOT_WIDTH, LineBatch, LineChunks, batches
 from mineru_diffusion.training.export import export_checkpoint, line_profile, new_network, new_processor
 from mineru_diffusion.training.objective import Inputs, TrainingModule
 from mineru_diffusion.training.optim import Average, build_optimizers, schedule, set_rate
+
+try:
+    from accelerate import Accelerator
+except ImportError as error:
+    raise MissingExtra("training", "train") from error
 
 STATE = "state.pt"
 
