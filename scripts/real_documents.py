@@ -1,7 +1,7 @@
 """Run real documents through `parse` and print a table: pages, seconds, regions, and the character error rate of text
 regions against the PDF's own text layer.
 
-    python scripts/real_documents.py FILE... [--password W] [--model FOLDER] [--threshold T] [--max-pages N] [--out FILE]
+    python scripts/real_documents.py FILE... [--password W] [--model FOLDER] [--threshold T] [--out FILE]
 
 The error rate is taken region by region (the text layer inside the region's box), so it measures reading, not layout; it
 is given for upright pages with a text layer of mostly ASCII prose.

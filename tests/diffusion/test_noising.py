@@ -56,7 +56,13 @@ def test_complement_makes_each_token_a_target_once() -> None:
 
 
 def test_inverse_t_is_unbiased() -> None:
-    """The expected weight of every position is 1 (BD3-LM, eq. 8), but for short blocks, where a mask is forced."""
-    masked, levels = draw_masks((10000, 64), NoiseConfig(64, eps=0.05), generator())
-    assert token_weights(masked, levels, "inverse_t").mean() == pytest.approx(1.0, abs=0.05)
+    """The expected weight of every position is 1 (BD3-LM, eq. 8), the last one included."""
+    masked, levels = draw_masks((20000, 8), NoiseConfig(8, eps=0.05, weighting="inverse_t"), generator())
+    for position in token_weights(masked, levels, "inverse_t").mean(dim=0).tolist():
+        assert position == pytest.approx(1.0, abs=0.08)
     assert torch.equal(token_weights(masked, levels, "mean"), masked.float())
+
+
+def test_inverse_t_needs_uniform_masks() -> None:
+    with pytest.raises(ValueError, match="uniform"):
+        NoiseConfig(8, weighting="inverse_t", ordered_share=0.4)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -160,6 +162,37 @@ def test_an_impossible_image_fails_alone(engine: LocalEngine) -> None:
     assert results[0].finish_reason == "error"
     assert "200 times" in results[0].error
     assert results[1].finish_reason != "error"
+
+
+def test_an_image_that_cannot_be_decoded_fails_alone(engine: LocalEngine, tmp_path: Path) -> None:
+    whole = io.BytesIO()
+    CROPS[1].save(whole, "PNG")
+    broken = Image.open(io.BytesIO(whole.getvalue()[:2000]))  # Pillow reads the pixels later
+    results = engine.generate([Request(CROPS[0], params=SHORT), Request(broken), Request(CROPS[2], params=SHORT)])
+    assert [result.finish_reason == "error" for result in results] == [False, True, False]
+    assert "cannot be decoded" in results[1].error
+    assert engine.loop.cache.used == 0
+    assert engine.generate([Request(Image.new("RGB", (0, 5)))])[0].finish_reason == "error"
+
+
+def test_a_failed_call_leaves_nothing_behind(engine: LocalEngine) -> None:
+    bad = Request(CROPS[0], params=DecodingParams(temperature=-1.0))
+    with pytest.raises(UsageError):
+        engine.generate([Request(CROPS[0], params=SHORT), bad])
+    assert list(engine.stream()) == []
+    assert engine.generate([]) == []
+
+
+def test_a_failed_pass_is_an_engine_error(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> Iterator[object]:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(engine.loop, "run_pass", fail)
+    with pytest.raises(EngineError, match="out of memory"):
+        engine.generate([Request(CROPS[0], params=SHORT)])
+    monkeypatch.undo()
+    assert engine.loop.cache.used == 0
+    assert engine.generate([Request(CROPS[0], params=SHORT)])[0].finish_reason != "error"
 
 
 def test_unknown_task_and_bad_parameters(engine: LocalEngine) -> None:

@@ -63,6 +63,8 @@ def test_auto_classes_need_no_remote_code(good: Path) -> None:
     assert isinstance(model, MinerUDiffusionForConditionalGeneration)
     processor = AutoProcessor.from_pretrained(str(good))
     assert isinstance(processor, MinerUDiffusionProcessor)
+    # The checkpoint's own decoding settings come with the model.
+    assert getattr(model.generation_config, "mineru_diffusion")["block_length"] == 8  # noqa: B009
     ids = torch.arange(40, 60)[None]
     with torch.no_grad():
         torch.testing.assert_close(model.float()(input_ids=ids).logits, random_model()[0](input_ids=ids).logits)

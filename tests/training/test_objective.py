@@ -19,7 +19,13 @@ from tests.tiny import random_model
 @pytest.mark.parametrize("prompt_length", [7, 8])
 def test_equals_block_by_block(weighting: str, draws: int, prompt_length: int) -> None:
     model, _ = random_model()
-    config = DiffusionConfig(block_length=4, weighting=weighting, draws=draws)  # type: ignore[arg-type]
+    config = DiffusionConfig(
+        block_length=4,
+        weighting=weighting,  # type: ignore[arg-type]
+        draws=draws,
+        ordered_share=0.4 if weighting == "mean" else 0.0,
+        full_share=0.1 if weighting == "mean" else 0.0,
+    )
     generator = torch.Generator().manual_seed(1)
     count, blocks, block = 2, 3, 4
     prompt = torch.randint(60, 200, (count, prompt_length), generator=generator)

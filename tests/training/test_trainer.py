@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
 from pathlib import Path
 
 import pytest
+import torch
 
 from mineru_diffusion.engine import LocalEngine, Request
 from mineru_diffusion.errors import UsageError
 from mineru_diffusion.model.checkpoint import load_checkpoint
 from mineru_diffusion.training.config import load_config
-from mineru_diffusion.training.trainer import train
+from mineru_diffusion.training.objective import Inputs
+from mineru_diffusion.training.trainer import Trainer, train
 
 SMALL = """
 name: small
@@ -42,7 +46,8 @@ def losses(folder: Path) -> list[dict[str, float]]:
 
 def test_resumes_to_the_same_losses(tmp_path: Path) -> None:
     train(config(tmp_path, steps=6), tmp_path / "whole", quiet=True)
-    train(config(tmp_path, steps=4), tmp_path / "parts", quiet=True)
+    # Stopped between two log lines, so that the figures of half a line must be kept too.
+    train(config(tmp_path, steps=3), tmp_path / "parts", quiet=True)
     train(config(tmp_path, steps=6), tmp_path / "parts", resume=True, quiet=True)
     assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
     assert len(losses(tmp_path / "whole")) == 3
@@ -80,6 +85,71 @@ def test_time_limit_ends_with_a_state(tmp_path: Path) -> None:
     progress = train(config(tmp_path, stage="vision", steps=1000), tmp_path / "run", time_limit_minutes=0.0, quiet=True)
     assert progress.step == 1
     assert (tmp_path / "run" / "state.pt").is_file()
+
+
+def test_an_interrupted_run_saves_whole_steps_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = Trainer._step
+
+    def interrupted(self: Trainer, inputs: Inputs) -> dict[str, float]:
+        if self.progress.step == 2:
+            signal.raise_signal(signal.SIGTERM)
+        return step(self, inputs)
+
+    monkeypatch.setattr(Trainer, "_step", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train(config(tmp_path, steps=6), tmp_path / "parts", quiet=True)
+    monkeypatch.undo()
+    train(config(tmp_path, steps=6), tmp_path / "parts", resume=True, quiet=True)
+    train(config(tmp_path, steps=6), tmp_path / "whole", quiet=True)
+    assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
+
+
+def test_a_batch_without_a_finite_gradient_changes_nothing(tmp_path: Path) -> None:
+    trainer = Trainer(load_config(config(tmp_path)), tmp_path / "run", quiet=True)
+    _, _, batch = next(trainer._batches())
+    inputs = trainer.inputs(batch)
+    inputs.pixels.fill_(float("nan"))
+    before = {name: p.clone() for name, p in trainer.module.named_parameters()}
+    assert trainer._step(inputs) == {"skipped": 1.0}
+    assert all(torch.equal(p, before[name]) for name, p in trainer.module.named_parameters())
+
+
+def test_starting_from_an_exported_checkpoint(tmp_path: Path) -> None:
+    train(config(tmp_path, steps=2), tmp_path / "first", quiet=True)
+    trainer = Trainer(
+        load_config(config(tmp_path), [f"init_from={tmp_path / 'first' / 'checkpoint'}"]),
+        tmp_path / "second",
+        quiet=True,
+    )
+    exported = load_checkpoint(tmp_path / "first" / "checkpoint", dtype=torch.float32).model.state_dict()
+    for name, tensor in trainer.module.network.state_dict().items():
+        assert torch.equal(tensor, exported[name])
+    with pytest.raises(UsageError, match="another network"):
+        Trainer(
+            load_config(config(tmp_path), [f"init_from={tmp_path / 'first'}", "network.width=32"]),
+            tmp_path / "third",
+            quiet=True,
+        )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("stage: visoin", "stage: 'visoin' is not one of vision, joint"),
+        ("lines:", "lines: expected a section"),
+        ("optimizer: {lr: fast}", "optimizer.lr: expected a number"),
+        ("max_steps: many", "max_steps: expected int"),
+        ("freeze_vision: 1", "freeze_vision: expected bool"),
+        ("helpers: {alignment_layers: 1}", "alignment_layers: expected a list"),
+        ("[1, 2]", "expected sections"),
+        ("a: [", "not valid YAML"),
+    ],
+)
+def test_wrong_values_name_their_place(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=re.escape(message)):
+        load_config(path)
 
 
 def test_configurations_are_checked(tmp_path: Path) -> None:

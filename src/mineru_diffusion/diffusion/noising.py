@@ -34,14 +34,18 @@ class NoiseConfig:
     ordered_share: float = 0.0
     full_share: float = 0.0
 
+    def __post_init__(self) -> None:
+        if self.weighting == "inverse_t" and (self.ordered_share or self.full_share):
+            raise ValueError("inverse_t weighting needs uniform masks: set ordered_share and full_share to 0")
+
 
 def draw_masks(
     shape: tuple[int, int], config: NoiseConfig, generator: torch.Generator | None = None
 ) -> tuple[Tensor, Tensor]:
     """Draw a noise level per block, t ~ U(eps, 1], and mask each of its positions with probability t.
 
-    Every block has at least one masked position (the last one is masked if the draw left none), as every denoising
-    step sees at least one.
+    With `mean` weighting every block has at least one masked position (the last one is masked if the draw left none),
+    as every denoising step sees at least one. `inverse_t` is an unbiased estimate only without that.
 
     Returns:
         masked [N, L] boolean, and t [N, L] float32, the level of each position's block.
@@ -60,7 +64,8 @@ def draw_masks(
     ordered = torch.arange(config.block_length) >= keep
     in_order = (kinds >= config.full_share) & (kinds < config.full_share + config.ordered_share)
     masked = torch.where(in_order, ordered.expand(size), masked)
-    masked[..., -1] |= ~masked.any(dim=-1)
+    if config.weighting == "mean":
+        masked[..., -1] |= ~masked.any(dim=-1)
     return masked.reshape(samples, length), levels.expand(size).reshape(samples, length)
 
 

@@ -75,11 +75,13 @@ class PagedCache:
         new = min(self.max_pages, max(64, old * 2))
         if new <= old:
             raise EngineError(f"the cache has no page left ({self.max_pages} in all)")
-        for tensors in (self.keys, self.values):
+        fresh = [
+            [tensor.new_zeros((new, *tensor.shape[1:])) for tensor in tensors] for tensors in (self.keys, self.values)
+        ]
+        for tensors, grown in zip((self.keys, self.values), fresh, strict=True):
             for layer, tensor in enumerate(tensors):
-                grown = tensor.new_zeros((new, *tensor.shape[1:]))
-                grown[:old] = tensor
-                tensors[layer] = grown
+                grown[layer][:old] = tensor
+                tensors[layer] = grown[layer]
         self._free.extend(range(new - 1, old - 1, -1))
 
     def write(self, layer: int, pages: Tensor, k_NKBD: Tensor, v_NKBD: Tensor) -> None:

@@ -28,7 +28,7 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise UsageError(f"unknown device {name!r}; use auto, cpu, cuda, cuda:1 or mps") from error
-    missing = (device.type == "cuda" and not torch.cuda.is_available()) or (
+    missing = (device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()) or (
         device.type == "mps" and not torch.backends.mps.is_available()
     )
     if missing or device.type not in ("cpu", "cuda", "mps"):
@@ -48,7 +48,7 @@ def choose_dtype(name: str, device: torch.device, folder: Path) -> torch.dtype |
             raise UsageError(f"unknown dtype {name!r}; use auto, {', '.join(DTYPES)}")
         return DTYPES[name]
     if device.type == "cuda":
-        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
     if device.type == "mps":
         return torch.float16
     size = sum(file.stat().st_size for file in folder.glob("*.safetensors")) if folder.is_dir() else 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from collections.abc import Sequence as Several
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,7 @@ class LocalEngine:
         )
         vocabulary = self._processor.tokenizer.get_vocab()
         ends = {vocabulary[token] for token in ("<|im_end|>", "<|endoftext|>") if token in vocabulary}
+        # Exported checkpoints list all of these; the published one may list one.
         self._stops = _stop_ids(self._model) | ends
         self._ids = count()
         self._images: dict[int, Image.Image] = {}
@@ -209,22 +211,35 @@ class LocalEngine:
                 if not scheduler.waiting and not self._done:
                     return
                 continue
-            for sequence in self.loop.run_pass():
+            try:
+                finished = list(self.loop.run_pass())
+            except (RuntimeError, MemoryError) as error:
+                raise EngineError(f"the forward pass failed: {error}") from error
+            for sequence in finished:
                 self._done.append((sequence.id, sequence.result(self._processor.decode(sequence.tokens))))
 
     def generate(self, requests: Several[Request]) -> list[Result]:
         """Run these requests and return their results in the same order. Results of requests that were submitted
         before stay for `stream`."""
-        ids = [self.submit(request) for request in requests]
-        wanted, mine, others = set(ids), {}, []
-        for request_id, result in self.stream():
-            if request_id in wanted:
-                mine[request_id] = result
-                if len(mine) == len(wanted):
-                    break
-            else:
-                others.append((request_id, result))
-        self._done.extend(others)
+        ids: list[int] = []
+        mine: dict[int, Result] = {}
+        others: list[tuple[int, Result]] = []
+        try:
+            for request in requests:
+                ids.append(self.submit(request))  # noqa: PERF401 - what was queued before an error must be known
+            wanted = set(ids)
+            stream = self.stream()
+            while len(mine) < len(wanted):
+                request_id, result = next(stream)
+                if request_id in wanted:
+                    mine[request_id] = result
+                else:
+                    others.append((request_id, result))
+        finally:
+            for request_id in set(ids) - set(mine):
+                self.cancel(request_id)
+            dropped = set(ids)
+            self._done = deque([*others, *((i, r) for i, r in self._done if i not in dropped)])
         return [mine[request_id] for request_id in ids]
 
     def cancel(self, request_id: int) -> bool:
@@ -241,7 +256,7 @@ class LocalEngine:
         return True
 
     def close(self) -> None:
-        """Free the cache and forget all requests."""
+        """Free the cache and forget all requests. The model is freed with the last reference to it."""
         self._closed = True
         scheduler = self.loop.scheduler
         for sequence in [*scheduler.waiting, *scheduler.running.values()]:
@@ -259,7 +274,8 @@ class LocalEngine:
 
     @torch.inference_mode()
     def _prepare(self, admitted: list[Sequence]) -> None:
-        """Encode the images of admitted requests, many at a time, and embed their prompts."""
+        """Encode the images of admitted requests, many at a time, and embed their prompts. A request whose image cannot
+        be decoded fails alone."""
         group: list[tuple[Sequence, Any, tuple[int, int, int]]] = []
         patches = 0
         for sequence in admitted:
@@ -267,7 +283,11 @@ class LocalEngine:
             if image is None:
                 self._embed(sequence, None)
                 continue
-            pixels, grid = self._processor.image_processor.patches(image)
+            try:
+                pixels, grid = self._processor.image_processor.patches(image)
+            except (OSError, ValueError, SyntaxError) as error:  # Pillow reads lazily, and raises all of these
+                self._give_up(sequence, f"the image cannot be decoded: {error}")
+                continue
             if group and patches + pixels.shape[0] > VISION_PATCHES:
                 self._encode(group)
                 group, patches = [], 0
@@ -276,7 +296,18 @@ class LocalEngine:
         if group:
             self._encode(group)
 
+    def _give_up(self, sequence: Sequence, message: str) -> None:
+        self.loop.scheduler.release(sequence)
+        self._done.append((sequence.id, Result(text="", finish_reason="error", error=message, tag=sequence.tag)))
+
     def _encode(self, group: list[tuple[Sequence, Tensor, tuple[int, int, int]]]) -> None:
+        try:
+            self._encode_and_embed(group)
+        except (RuntimeError, MemoryError) as error:
+            for sequence, _, _ in group:
+                self._give_up(sequence, f"encoding the image failed: {error}")
+
+    def _encode_and_embed(self, group: list[tuple[Sequence, Tensor, tuple[int, int, int]]]) -> None:
         device, dtype = self.loop.device, self.loop.dtype
         pixels = torch.cat([piece for _, piece, _ in group]).to(device=device, dtype=dtype)
         visual = self._model.encode_images(pixels, [grid for _, _, grid in group])
@@ -340,7 +371,8 @@ def generate_batch(
         new_sequence(
             row,
             ids,
-            params,
+            # Copies of one prompt are to give different samples.
+            replace(params, seed=params.seed + row),
             profile,
             block_length=length,
             mask_id=int(model.config.mask_token_id),

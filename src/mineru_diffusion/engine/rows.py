@@ -57,9 +57,8 @@ class RowAttention:
         self.buckets: list[tuple[Tensor | None, int, Tensor, Tensor | None]] = []
         for rows, bucket in members.items():
             longest = max(len(span.pages) for _, span in bucket)
-            tables = np.zeros((len(bucket), longest), dtype=np.int64)
-            for i, (_, span) in enumerate(bucket):
-                tables[i, : len(span.pages)] = span.pages
+            # Filled up with a page of its own: a stranger's could hold infinities, which a mask does not remove.
+            tables = np.array([[*s.pages, *[s.pages[0]] * (longest - len(s.pages))] for _, s in bucket], dtype=np.int64)
             lengths = np.array([len(span.pages) for _, span in bucket])
             pads = np.array([span.pad for _, span in bucket])
             slots = np.arange(longest * block)

@@ -103,6 +103,7 @@ class CheckpointProfile:
         tasks: what the checkpoint can do.
         text_unit: `region` if it reads whole paragraphs, `line` if it reads single lines.
         line_height: height in pixels that a line crop is scaled to (`text_unit` = `line` only), else 0.
+        line_max_aspect: lines wider than this many times their height are read in pieces, cut at word gaps.
         layout_image_size: width and height in pixels that a page is squashed to for layout.
         prompts: user text by task.
         system_prompt: text of the system turn.
@@ -115,6 +116,7 @@ class CheckpointProfile:
     tasks: tuple[str, ...] = ("text", "table", "formula", "layout")
     text_unit: Literal["region", "line"] = "region"
     line_height: int = 0
+    line_max_aspect: float = 25.0
     layout_image_size: tuple[int, int] = (1036, 1036)
     prompts: dict[str, str] = field(
         default_factory=lambda: {
@@ -155,5 +157,5 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None:
-        """Free the model and the cache."""
+        """Free the cache and forget all requests."""
         ...

@@ -16,6 +16,7 @@ from mineru_diffusion.engine.local import LocalEngine, load_engine
 from mineru_diffusion.engine.types import DecodingParams, Request
 from mineru_diffusion.errors import UsageError
 from mineru_diffusion.evaluation.metrics import character_error_rate, word_error_rate
+from mineru_diffusion.parsing.lines import line_pieces
 from mineru_diffusion.synthesis.fonts import discover_fonts, select_fonts
 from mineru_diffusion.synthesis.lines import LineSample, LineStream
 
@@ -35,7 +36,7 @@ class LinesScore:
         tokens_per_pass: generated tokens over forward passes of all lines (each line's own passes counted).
         batch_passes: forward passes of the whole batch.
         confidence: mean token confidence.
-        looped: lines that did not end with a stop token.
+        looped: crops that did not end with a stop token.
         seconds: wall time of this row, for orientation only.
     """
 
@@ -98,10 +99,13 @@ def evaluate_lines(
         raise UsageError("this checkpoint reads whole regions; the line evaluation is for checkpoints that read lines")
     samples = held_out_lines(lines, seed=seed)
     multiple = engine.image_factor
-    crops = [
-        fit_line(Image.fromarray(np.asarray(sample.image)), height=profile.line_height, multiple=multiple)
-        for sample, _ in samples
-    ]
+    crops: list[Image.Image] = []
+    line_of_crop: list[int] = []
+    for line, (sample, _) in enumerate(samples):
+        # As the parser does it: what is longer than the checkpoint reads at a time is read in pieces.
+        for piece in line_pieces(Image.fromarray(np.asarray(sample.image)), profile.line_max_aspect):
+            crops.append(fit_line(piece, height=profile.line_height, multiple=multiple))
+            line_of_crop.append(line)
     truths = [sample.text for sample, _ in samples]
     unseen = [i for i, (_, flag) in enumerate(samples) if flag]
     scores, readings = [], {}
@@ -113,7 +117,10 @@ def evaluate_lines(
         )
         before, started = engine.counters.passes, time.perf_counter()
         results = engine.generate([Request(crop, params=params) for crop in crops])
-        texts = [result.text for result in results]
+        pieces: list[list[str]] = [[] for _ in samples]
+        for line, result in zip(line_of_crop, results, strict=True):
+            pieces[line].append(result.text)
+        texts = [" ".join(filter(None, parts)) for parts in pieces]
         tokens = sum(len(result.tokens) for result in results)
         passes = sum(result.nfe for result in results)
         confidences = [c for result in results for c in result.confidences]

@@ -74,7 +74,7 @@ class BlockDiffusionGenerationConfig(GenerationConfig):  # type: ignore[misc]
         super().__init__(**kwargs)
 
     def decoding_params(self) -> DecodingParams:
-        """These settings as the engine takes them. Greedy unless `do_sample` or a temperature was set."""
+        """These settings as the engine takes them. Greedy unless `do_sample` is set, as everywhere in transformers."""
         eos = self.eos_token_id
         stop = None if eos is None else tuple(int(i) for i in (eos if isinstance(eos, (list, tuple)) else [eos]))
         sampling = bool(self.do_sample)
@@ -118,7 +118,9 @@ class BlockDiffusionMixin:
     config: MinerUDiffusionConfig
     generation_config: GenerationConfig | None
 
-    def can_generate(self) -> bool:  # a method on purpose: transformers asks the class or the instance
+    @classmethod
+    def can_generate(cls) -> bool:
+        """transformers asks the class or an instance."""
         return True
 
     @torch.no_grad()

@@ -30,6 +30,8 @@ def smart_resize(height: int, width: int, factor: int, min_pixels: int, max_pixe
     Raises:
         ValueError: the image is more than 200 times as long as wide.
     """
+    if min(height, width) < 1:
+        raise ValueError(f"image of {width}x{height} px: it is empty")
     aspect = max(height, width) / min(height, width)
     if aspect > MAX_ASPECT:
         raise ValueError(
@@ -71,7 +73,7 @@ class ImageProcessor:
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> ImageProcessor:
-        """From the contents of `preprocessor_config.json`; `size` wins over the older `min_pixels`/`max_pixels`."""
+        """From `preprocessor_config.json`; `min_pixels` and `max_pixels` win over `size`, as in transformers."""
         known = {key: fields[key] for key in cls.__dataclass_fields__ if fields.get(key) is not None}
         size = fields.get("size") or {}
         if "shortest_edge" in size and "min_pixels" not in known:

@@ -6,6 +6,7 @@ Shapes: N batch, L positions, D decoder width, S patches, M visual tokens, V voc
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 import transformers
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import GenerationConfig, PreTrainedModel
 from transformers.modeling_outputs import ModelOutput
 
 from mineru_diffusion.diffusion.masks import block_causal_mask
@@ -58,7 +59,7 @@ class MinerUDiffusionForConditionalGeneration(BlockDiffusionMixin, PreTrainedMod
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Normal(0, initializer_range) for matrices, narrower where a layer writes to the residual stream (GPT-2)."""
+        """Normal(0, initializer_range) for matrices; for training from scratch see `init_for_training`."""
         std = self.config.text_config.initializer_range
         init = nn.init if not hasattr(transformers, "initialization") else _initialisers()
         if isinstance(module, (nn.Linear, nn.Conv3d)):
@@ -94,6 +95,16 @@ class MinerUDiffusionForConditionalGeneration(BlockDiffusionMixin, PreTrainedMod
                     nn.init.zeros_(module.bias)
             elif isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=0.5, generator=generator)
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
+        """As in transformers; the generation configuration, which says how the checkpoint decodes, is read here because
+        transformers only does it for its own generation mixin."""
+        loaded = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        with contextlib.suppress(OSError):  # a checkpoint without one decodes as the published model
+            model.generation_config = GenerationConfig.from_pretrained(pretrained_model_name_or_path)
+        return loaded
 
     def get_input_embeddings(self) -> nn.Module:
         return self.language_model.model.embed_tokens

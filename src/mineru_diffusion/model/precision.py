@@ -25,14 +25,17 @@ class WideningLinear(nn.Linear):
 
 
 def multiplies_slowly(dtype: torch.dtype, size: int = 192) -> bool:
-    """Whether this processor multiplies matrices of `dtype` much slower than float32, measured on a small product."""
+    """Whether this processor multiplies matrices of `dtype` much slower than float32, measured on small products."""
     seconds = {}
     for kind in (torch.float32, dtype):
         left, right = torch.ones((size, size), dtype=kind), torch.ones((size, size), dtype=kind)
-        left @ right
-        started = time.perf_counter()
-        left @ right
-        seconds[kind] = time.perf_counter() - started
+        times = []
+        for _ in range(5):
+            started = time.perf_counter()
+            left @ right
+            times.append(time.perf_counter() - started)
+        # The best of several: a busy machine only ever makes a product slower.
+        seconds[kind] = min(times)
     return seconds[dtype] > SLOWDOWN * seconds[torch.float32]
 
 

@@ -136,6 +136,15 @@ def split_lines(
     return RegionLines(image, skew, tuple(lines))
 
 
+def line_pieces(image: Image.Image, max_aspect: float) -> list[Image.Image]:
+    """One line's picture as `split_lines` would cut it: pieces of at most about `max_aspect` times its height.
+
+    For crops that already hold a single line; their height stays as it is.
+    """
+    box = (0, 0, image.width, image.height)
+    return [image.crop(piece) for piece in _pieces(_text_mask(image.convert("L")), box, 0, max_aspect)]
+
+
 def _text_mask(grey: Image.Image) -> Mask:
     mask = ink_mask(grey, open_solids=True)
     # Longer than any stroke of a letter: a quarter of the region, or the bar of a very large T.
@@ -263,23 +272,36 @@ def _pieces(mask: Mask, box: Box, offset: int, max_aspect: float) -> tuple[Box, 
 
 
 def _cut_long(box: Box, gaps: Sequence[tuple[int, int]], max_aspect: float) -> list[Box]:
-    """Pieces of about equal length, cut where the widest gap near the ideal place is; at the place itself if none."""
+    """The cheapest way to cut: every cut costs, a narrow gap costs more (it may lie between letters), a piece over the
+    limit costs by its excess, and cutting where there is no gap at all costs most."""
     left, top, right, bottom = box
     size = bottom - top
-    count = math.ceil((right - left) / (max_aspect * size))
-    if count <= 1:
+    limit = max_aspect * size
+    if right - left <= limit:
         return [box]
-    ideal = (right - left) / count
+    inner = [(a, b) for a, b in gaps if left < a and b < right]
+    # Word gaps are the wide half of all gaps between inked columns; the rest are gaps between letters.
+    widths = sorted(b - a for a, b in inner)
+    word = min(widths[-(len(widths) // 3 + 1)], 0.5 * size) if widths else 0.0
+    places = [((a + b) / 2, 1.0 + 4.0 * max(0.0, 1.0 - (b - a) / word)) for a, b in inner]
+    places += [(x, 8.0) for x in np.arange(left + 0.5 * limit, right, 0.5 * limit).tolist()]
+    places = [(float(left), 0.0), *sorted(places), (float(right), 0.0)]
+    best = [0.0] + [math.inf] * (len(places) - 1)
+    back = [0] * len(places)
+    for end, (x, price) in enumerate(places[1:], start=1):
+        for start in range(end - 1, -1, -1):
+            length = x - places[start][0]
+            if length > 1.6 * limit:
+                break
+            cost = best[start] + price + 10.0 * max(0.0, length / limit - 1.0)
+            if cost < best[end]:
+                best[end], back[end] = cost, start
     cuts = []
-    for i in range(1, count):
-        target = left + i * ideal
-        near = [(a, b) for a, b in gaps if abs((a + b) / 2 - target) < 0.4 * ideal]
-        if near:
-            # A word gap far off costs nothing, a gap between letters costs a word: width counts far more than place.
-            a, b = max(near, key=lambda g: min(g[1] - g[0], 0.5 * size) - 0.02 * abs((g[0] + g[1]) / 2 - target))
-            target = (a + b) / 2
-        cuts.append(round(target))
-    edges = [left, *cuts, right]
+    end = back[-1]
+    while end:
+        cuts.append(round(places[end][0]))
+        end = back[end]
+    edges = [left, *reversed(cuts), right]
     return [(a, top, b, bottom) for a, b in itertools.pairwise(edges)]
 
 

@@ -121,6 +121,7 @@ class Pipeline:
         except EngineError as error:
             failed = Result(text="", finish_reason="error", error=str(error))
             for request_id in list(self._owners):
+                self._engine.cancel(request_id)
                 self._receive(request_id, failed)
             yield from self._outcomes()
         else:

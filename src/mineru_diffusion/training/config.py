@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from mineru_diffusion.errors import UsageError
 
@@ -29,13 +29,15 @@ class NetworkConfig:
 
 @dataclass(frozen=True)
 class LinesConfig:
-    """Rendered text lines. Lengths are in characters; `degrade` scales all damage (0: clean)."""
+    """Rendered text lines. Lengths are in characters; `degrade` scales all damage (0: clean). The exported checkpoint
+    asks for lines wider than `max_aspect` times their height to be read in pieces."""
 
     min_chars: int = 1
     max_chars: int = 70
     degrade: float = 1.0
     chunk: int = 2048
     workers: int = 1
+    max_aspect: float = 25.0
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,6 @@ class TrainConfig:
     batch_positions: int = 6000
     log_every: int = 20
     save_minutes: float = 4.0
-    eval_every: int = 1000
-    eval_lines: int = 100
     device: str = "auto"
     grow_from: int = 0
     grow_below: float = 0.5
@@ -127,15 +127,34 @@ def config_from_dict(cls: type[Any], values: dict[str, Any], where: str = "") ->
         )
     out: dict[str, Any] = {}
     for key, value in values.items():
-        kind = hints[key]
-        if is_dataclass(kind) and isinstance(value, dict):
-            value = config_from_dict(kind, value, f"{where}.{key}".lstrip("."))  # type: ignore[arg-type]
-        elif isinstance(value, list):
-            value = tuple(value)
-        elif kind is float and isinstance(value, (int, str)):
-            value = float(value)
-        out[key] = value
+        place = f"{where}.{key}".lstrip(".")
+        out[key] = _checked(hints[key], value, place)
     return cls(**out)
+
+
+def _checked(kind: Any, value: Any, place: str) -> Any:
+    """The value as `kind` wants it, or a UsageError that names the place."""
+    if is_dataclass(kind):
+        if not isinstance(value, dict):
+            raise UsageError(f"{place}: expected a section of settings, not {value!r}")
+        return config_from_dict(kind, value, place)  # type: ignore[arg-type]
+    if get_origin(kind) is Literal:
+        if value not in get_args(kind):
+            raise UsageError(f"{place}: {value!r} is not one of {', '.join(map(str, get_args(kind)))}")
+        return value
+    if get_origin(kind) is tuple:
+        if not isinstance(value, (list, tuple)):
+            raise UsageError(f"{place}: expected a list, not {value!r}")
+        return tuple(value)
+    if kind is float:
+        # YAML reads 1e-3, without a point, as text.
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            raise UsageError(f"{place}: expected a number, not {value!r}") from None
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise UsageError(f"{place}: expected {kind.__name__}, not {value!r}")
+    return value
 
 
 def load_config(path: str | Path, overrides: list[str] | None = None) -> TrainConfig:
@@ -150,8 +169,10 @@ def load_config(path: str | Path, overrides: list[str] | None = None) -> TrainCo
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
     except FileNotFoundError as error:
         raise UsageError(f"{path}: no such file; configurations are in configs/") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: not valid YAML ({error})") from error
+    if not isinstance(values, dict):
+        raise UsageError(f"{path}: expected sections of settings")
     for override in overrides or []:
         key, separator, value = override.partition("=")
         if not separator:
@@ -159,7 +180,9 @@ def load_config(path: str | Path, overrides: list[str] | None = None) -> TrainCo
         target = values
         *parents, last = key.split(".")
         for parent in parents:
-            target = target.setdefault(parent, {})
+            target = target.setdefault(parent, {}) if isinstance(target, dict) else None
+        if not isinstance(target, dict):
+            raise UsageError(f"--set {override}: {key.rpartition('.')[0]} is no section")
         target[last] = yaml.safe_load(value)
     config: TrainConfig = config_from_dict(TrainConfig, values, str(path))
     return config

@@ -33,7 +33,7 @@ class LineBatch:
         answers: token ids [N, A]: the text, the end token, then fill tokens.
         lengths: characters + 1 (the end token) [N].
         slots: for each visual token's slots, the token id of the character whose middle lies there, or -1 [N, M, Q].
-        counts: characters that start left of each visual token [N, M].
+        counts: characters whose middle lies left of each visual token [N, M].
         alignment: visual token that shows each answer token's character [N, A]; -1 for fill tokens.
         texts: the truth.
     """
@@ -165,7 +165,8 @@ class LineChunks(IterableDataset[tuple[int, int, LineBatch]]):
         worker = get_worker_info()
         step, offset = (worker.num_workers, worker.id) if worker else (1, 0)
         first_chunk, first_batch = self.start
-        torch.set_num_threads(1)
+        if worker is not None:
+            torch.set_num_threads(1)
         # Worker w makes every num_workers-th chunk; DataLoader takes turns between workers batch by batch, so exact
         # order (and exact resume) holds for one worker, which is enough for small models.
         chunk = first_chunk + offset

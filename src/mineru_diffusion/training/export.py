@@ -88,6 +88,7 @@ def line_profile(config: TrainConfig) -> CheckpointProfile:
         tasks=("text",),
         text_unit="line",
         line_height=LINE_HEIGHT,
+        line_max_aspect=config.lines.max_aspect,
         prompts={"text": "\nText Recognition:"},
         max_tokens=256,
     )
@@ -111,15 +112,17 @@ def export_checkpoint(
     shutil.rmtree(draft, ignore_errors=True)
     copy = MinerUDiffusionForConditionalGeneration(network.config).to(dtype)
     copy.load_state_dict(network.state_dict())
+    kept = network.config.dtype
     copy.config.dtype = dtype
     copy.save_pretrained(str(draft))
+    network.config.dtype = kept
     processor.save_pretrained(draft)
     path = draft / "generation_config.json"
     fields = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     fields.pop("_from_model_config", None)
     section = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(profile).items()}
     fields |= {
-        "eos_token_id": processor.tokenizer.eos_token_id,
+        "eos_token_id": [processor.tokenizer.eos_token_id, processor.tokenizer.pad_token_id],
         "pad_token_id": processor.tokenizer.pad_token_id,
         SECTION: section,
     }

@@ -8,11 +8,11 @@ gradient clipping and many processes.
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -39,7 +39,8 @@ STATE = "state.pt"
 
 @dataclass
 class Progress:
-    """Where a run stands: optimizer steps, samples, the next (chunk, batch) of the data, and how long lines are."""
+    """Where a run stands: optimizer steps, samples, the next (chunk, batch) of the data, how long lines are, and the
+    figures since the last log line."""
 
     step: int = 0
     samples: int = 0
@@ -47,9 +48,31 @@ class Progress:
     batch: int = 0
     max_chars: int = 0
     seconds: float = 0.0
-    recent: float = float("nan")
     since_growth: int = 0
-    parts: dict[str, float] = field(default_factory=dict)
+    window: dict[str, list[float]] = field(default_factory=dict)
+
+
+class StopRequest:
+    """Notes the first SIGINT or SIGTERM, so that a run ends between two steps; a second one ends it at once. Background
+    jobs ignore Ctrl-C, and batch systems send SIGTERM, hence both."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._handlers: dict[int, Any] = {}
+
+    def __enter__(self) -> StopRequest:
+        if threading.current_thread() is threading.main_thread():
+            self._handlers = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def _note(self, *_: object) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
 
 
 class Trainer:
@@ -73,6 +96,8 @@ class Trainer:
         out.mkdir(parents=True, exist_ok=True)
         self.console = Console(stderr=True, quiet=quiet)
         self.accelerator = Accelerator(cpu=config.device == "cpu")
+        if self.accelerator.num_processes > 1:
+            raise UsageError("training runs in one process for now; start it without a launcher")
         torch.manual_seed(config.seed)
         self.processor = new_processor(config.network)
         network = new_network(config.network, self.processor)
@@ -92,10 +117,8 @@ class Trainer:
         prepared = self.accelerator.prepare(self.module, *self.optimizers)
         self.wrapped, self.optimizers = prepared[0], list(prepared[1:])
         self.device = self.accelerator.device
-        for name in ("shadow",):
-            shadow = getattr(self.average, name)
-            for key in shadow:
-                shadow[key] = shadow[key].to(self.device)
+        for name, tensor in self.average.shadow.items():
+            self.average.shadow[name] = tensor.to(self.device)
         self.prompts: dict[int, torch.Tensor] = {}
         self.token_px = token_px
 
@@ -111,20 +134,33 @@ class Trainer:
             weights = {f"network.{name}": tensor for name, tensor in loaded.items()}
         else:
             raise UsageError(f"init_from: {source} holds neither a run nor a checkpoint; train that stage first")
-        missing, unknown = self.module.load_state_dict(weights, strict=False)
-        if unknown or any(name.startswith("network.") for name in missing):
-            raise UsageError(f"init_from: {source} holds a network of another size; see the configuration's network")
+        own = self.module.state_dict()
+        wrong = [name for name in own if name.startswith("network.") and name not in weights]
+        wrong += [name for name, tensor in weights.items() if name not in own or own[name].shape != tensor.shape]
+        if wrong:
+            raise UsageError(
+                f"init_from: {source} holds another network than the configuration describes (e.g. {wrong[0]})"
+            )
+        self.module.load_state_dict(weights, strict=False)
 
     def _load_state(self, state: dict[str, Any]) -> None:
-        self.module.load_state_dict(state["module"])
-        self.average.load_state_dict(state["average"])
-        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
-            base = [group["base_lr"] for group in optimizer.param_groups]
-            optimizer.load_state_dict(saved)
-            # The configuration's rates win, so that a run can be resumed with others.
-            for group, rate in zip(optimizer.param_groups, base, strict=True):
-                group["base_lr"] = rate
+        try:
+            self.module.load_state_dict(state["module"])
+            self.average.load_state_dict(state["average"])
+            for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+                settings = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
+                optimizer.load_state_dict(saved)
+                # The configuration wins, so that a run can be resumed with other rates.
+                for group, own in zip(optimizer.param_groups, settings, strict=True):
+                    group.update(own)
+        except (KeyError, RuntimeError, ValueError) as error:
+            raise UsageError(
+                f"{self.out}: its state belongs to another configuration ({error}); use the one it was started with, "
+                "or start a new run with init_from"
+            ) from error
         self.progress = Progress(**state["progress"])
+        if not self.config.grow_from:
+            self.progress.max_chars = self.config.lines.max_chars
 
     def save(self) -> None:
         """Write the state and the exported average; both are replaced whole."""
@@ -196,50 +232,42 @@ class Trainer:
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     def run(self, time_limit_minutes: float | None = None) -> Progress:
-        """Train until `max_steps` or the time limit; always ends with a saved state."""
+        """Train until `max_steps` or the time limit, and save.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C or SIGTERM; the state after the last whole step is saved.
+        """
         config, progress = self.config, self.progress
-        # Background jobs ignore Ctrl-C, and batch systems send SIGTERM: both end the run as the keyboard would.
-        handlers = {}
-        if threading.current_thread() is threading.main_thread():
-            handlers = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
-        started = last_save = last_log = time.monotonic()
-        window: dict[str, list[float]] = defaultdict(list)
         source = self._batches()
-        log = (self.out / "log.jsonl").open("a", encoding="utf-8")
-        samples_at_log = progress.samples
-        try:
-            while progress.step < config.max_steps:
+        with StopRequest() as stop, (self.out / "log.jsonl").open("a", encoding="utf-8") as log:
+            started = last_save = last_log = time.monotonic()
+            samples_at_log = progress.samples
+            while progress.step < config.max_steps and not stop.requested:
                 chunk, number, batch = next(source)
                 parts = self._step(self.inputs(batch))
                 progress.step += 1
                 progress.samples += len(batch.texts)
                 progress.chunk, progress.batch = chunk, number + 1
                 for name, value in parts.items():
-                    window[name].append(value)
+                    progress.window.setdefault(name, []).append(value)
                 now = time.monotonic()
                 if progress.step % config.log_every == 0:
-                    means = {name: sum(values) / len(values) for name, values in window.items()}
-                    progress.parts = means
+                    means = {name: sum(values) / len(values) for name, values in progress.window.items()}
+                    progress.window.clear()
                     rate = (progress.samples - samples_at_log) / (now - last_log)
                     progress.seconds += now - last_log
                     last_log, samples_at_log = now, progress.samples
-                    window.clear()
                     self._log(log, means, rate)
                     if self._grow(means):
                         source = self._batches()
-                limit = time_limit_minutes is not None and now - started > time_limit_minutes * 60
-                if now - last_save > config.save_minutes * 60 or limit:
+                if time_limit_minutes is not None and now - started > time_limit_minutes * 60:
+                    break
+                if now - last_save > config.save_minutes * 60:
                     self.save()
                     last_save = time.monotonic()
-                if limit:
-                    break
-        except KeyboardInterrupt:
-            self.console.print("interrupted; saving")
-        finally:
             self.save()
-            log.close()
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
+        if stop.requested:
+            raise KeyboardInterrupt
         return progress
 
     def _step(self, inputs: Inputs) -> dict[str, float]:
@@ -253,6 +281,11 @@ class Trainer:
         norm = self.accelerator.clip_grad_norm_(
             [p for p in self.wrapped.parameters() if p.grad is not None], config.optimizer.clip
         )
+        if not math.isfinite(float(norm)):
+            # One bad batch must not ruin the weights.
+            for optimizer in self.optimizers:
+                optimizer.zero_grad(set_to_none=True)
+            return {"skipped": 1.0}
         set_rate(self.optimizers, schedule(self.progress.step, config.optimizer, config.max_steps))
         for optimizer in self.optimizers:
             optimizer.step()
@@ -266,7 +299,7 @@ class Trainer:
         progress.since_growth += 1
         watched = means.get("loss", means.get("slots", float("inf")))
         longest = config.lines.max_chars
-        if progress.max_chars >= longest or watched > config.grow_below or progress.since_growth < 2:
+        if progress.max_chars >= longest or not watched <= config.grow_below or progress.since_growth < 2:
             return False
         progress.max_chars = min(longest, progress.max_chars + config.grow_by)
         progress.since_growth = 0
@@ -287,10 +320,6 @@ class Trainer:
         log.write(json.dumps(record) + "\n")
         log.flush()
         self.console.print("  ".join(f"{name} {value:g}" for name, value in record.items()), highlight=False)
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 def train(
