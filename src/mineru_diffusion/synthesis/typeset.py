@@ -63,9 +63,7 @@ def typeset(runs: Sequence[tuple[str, Face]], *, gaps: NDArray[np.float64] | Non
 
 def _stamp(canvas: NDArray[np.uint8], picture: NDArray[np.uint8], top: int, left: int) -> None:
     """Lay a picture over the canvas in place; what hangs over the canvas' border is cut off."""
-    height, width = picture.shape
-    if top < 0 or left < 0:
-        picture = picture[max(0, -top) :, max(0, -left) :]
-        top, left = max(0, top), max(0, left)
-    target = canvas[top : top + height, left : left + width]
+    picture = picture[max(0, -top) :, max(0, -left) :]
+    top, left = max(0, top), max(0, left)
+    target = canvas[top : top + picture.shape[0], left : left + picture.shape[1]]
     np.maximum(target, picture[: target.shape[0], : target.shape[1]], out=target)

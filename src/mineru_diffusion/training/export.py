@@ -127,5 +127,8 @@ def export_checkpoint(
         SECTION: section,
     }
     path.write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
+    for file in draft.iterdir():
+        # Weights come out readable by their owner alone, which would go into a wheel like that.
+        file.chmod(0o644)
     shutil.rmtree(folder, ignore_errors=True)
     draft.rename(folder)
