@@ -3,8 +3,8 @@ regions against the PDF's own text layer.
 
     python scripts/real_documents.py FILE... [--password W] [--model FOLDER] [--threshold T] [--out FILE]
 
-The error rate is taken region by region (the text layer inside the region's box), so it measures reading, not layout; it
-is given for upright pages with a text layer of mostly ASCII prose.
+The error rate is taken region by region (the text layer inside the region's box), so it measures reading, not layout;
+it is given for upright pages with a text layer of mostly ASCII prose.
 """
 
 from __future__ import annotations
