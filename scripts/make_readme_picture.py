@@ -36,7 +36,8 @@ def draw_reading(regions: tuple[Region, ...]) -> Image.Image:
     for region in regions:
         title = region.kind == "title"
         font = ImageFont.load_default(SIZE + 5 if title else SIZE)
-        text = region.content or f"[{region.kind}]"
+        # The bundled font has no bullet.
+        text = (region.content or f"[{region.kind}]").replace("•", "-")
         lines = [part for line in text.splitlines() for part in textwrap.wrap(line, 78 if not title else 58)]
         step = round(font.size * 1.35)
         if y + step * len(lines) > HEIGHT - 24:

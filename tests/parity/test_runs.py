@@ -41,7 +41,9 @@ def params(run: dict[str, Any]) -> DecodingParams:
         threshold=run["params"]["dynamic_threshold"],
         max_tokens=run["params"]["gen_length"],
         stop_ids=tuple(int(stop) for stop in run["stop"] or []),
+        # Both are ours alone.
         repetition_guard=False,
+        skip_after_stop=False,
     )
 
 

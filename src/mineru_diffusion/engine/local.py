@@ -71,7 +71,7 @@ def new_sequence(
         max_tokens=max_tokens,
         stop_ids=default_stops if params.stop_ids is None else frozenset(params.stop_ids),
         temperature=params.temperature,
-        skip_after_stop=bool(params.skip_after_stop),
+        skip_after_stop=True if params.skip_after_stop is None else params.skip_after_stop,
         guard=params.repetition_guard,
         generator=torch.Generator().manual_seed(params.seed) if params.temperature > 0 else None,
         tag=tag,

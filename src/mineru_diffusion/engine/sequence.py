@@ -41,7 +41,7 @@ class Sequence:
     max_tokens: int
     stop_ids: frozenset[int]
     temperature: float = 0.0
-    skip_after_stop: bool = False
+    skip_after_stop: bool = True
     guard: bool = True
     generator: torch.Generator | None = None
     tag: object = None

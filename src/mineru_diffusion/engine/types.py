@@ -26,7 +26,7 @@ class DecodingParams:
         seed: seed of this request's own random stream.
         max_tokens: tokens to generate at most, honoured exactly.
         stop_ids: token ids that end the request; `None`: the checkpoint's end tokens.
-        skip_after_stop: positions behind a decided stop token are no longer decided.
+        skip_after_stop: positions behind a decided stop token are no longer decided (the default).
         repetition_guard: end the request when its tail repeats.
     """
 
