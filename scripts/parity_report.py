@@ -18,10 +18,9 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.parity import kit
-from tests.parity.test_runs import RUNS, expected_tokens, params
+from tests.parity.test_runs import RUNS, decode_alone, expected_tokens
 
 from mineru_diffusion.diffusion.masks import block_causal_mask
-from mineru_diffusion.engine.local import generate_batch
 from mineru_diffusion.model.checkpoint import Checkpoint, load_checkpoint
 
 LENGTHS = (4, 8, 32)
@@ -61,19 +60,9 @@ def decoding(checkpoint: Checkpoint) -> dict[int, dict[str, int]]:
     """By block length: runs, runs with equal tokens and step maps, forward passes of both sides."""
     rows: dict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(("runs", "equal", "ours", "reference"), 0))
     for run in RUNS:
-        block = run["params"]["block_length"]
-        tensors = kit.tensors(run["case"])
-        (result,) = generate_batch(
-            checkpoint.model,
-            tensors["input_ids"],
-            tensors.get("pixel_values"),
-            tensors.get("image_grid_thw"),
-            params(run),
-            checkpoint.profile,
-            block_length=block,
-        )
+        result = decode_alone(checkpoint, run)
         tokens = expected_tokens(run)
-        row = rows[block]
+        row = rows[run["params"]["block_length"]]
         row["runs"] += 1
         row["equal"] += list(result.tokens) == tokens and list(result.steps) == run["step_map"][: len(tokens)]
         row["ours"] += result.nfe

@@ -11,7 +11,7 @@ import torch
 from mineru_diffusion.engine.local import generate_batch, new_sequence
 from mineru_diffusion.engine.loop import DecodingLoop
 from mineru_diffusion.engine.sequence import Sequence
-from mineru_diffusion.engine.types import DecodingParams
+from mineru_diffusion.engine.types import DecodingParams, Result
 from mineru_diffusion.model.checkpoint import Checkpoint, load_checkpoint
 from tests.parity import kit
 
@@ -45,6 +45,21 @@ def params(run: dict[str, Any]) -> DecodingParams:
         repetition_guard=False,
         skip_after_stop=False,
     )
+
+
+def decode_alone(checkpoint: Checkpoint, run: dict[str, Any]) -> Result:
+    """Our decoding of one run by itself."""
+    tensors = kit.tensors(run["case"])
+    (result,) = generate_batch(
+        checkpoint.model,
+        tensors["input_ids"],
+        tensors.get("pixel_values"),
+        tensors.get("image_grid_thw"),
+        params(run),
+        checkpoint.profile,
+        block_length=run["params"]["block_length"],
+    )
+    return result
 
 
 def prompts(checkpoint: Checkpoint) -> dict[str, tuple[list[int], torch.Tensor]]:
@@ -105,16 +120,7 @@ def stopped(run: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("run", [RUNS[0], RUNS[len(RUNS) // 2], RUNS[-1]], ids=lambda run: run["id"])
 def test_generate_alone_gives_the_same(run: dict[str, Any], checkpoint: Checkpoint) -> None:
-    tensors = kit.tensors(run["case"])
-    (result,) = generate_batch(
-        checkpoint.model,
-        tensors["input_ids"],
-        tensors.get("pixel_values"),
-        tensors.get("image_grid_thw"),
-        params(run),
-        checkpoint.profile,
-        block_length=run["params"]["block_length"],
-    )
+    result = decode_alone(checkpoint, run)
     tokens = expected_tokens(run)
     assert list(result.tokens) == tokens
     assert list(result.steps) == run["step_map"][: len(tokens)]
@@ -122,16 +128,7 @@ def test_generate_alone_gives_the_same(run: dict[str, Any], checkpoint: Checkpoi
 
 @pytest.mark.parametrize("run", [run for run in RUNS if run["steps"]][::20], ids=lambda run: run["id"])
 def test_confidences(run: dict[str, Any], checkpoint: Checkpoint) -> None:
-    tensors = kit.tensors(run["case"])
-    (result,) = generate_batch(
-        checkpoint.model,
-        tensors["input_ids"],
-        tensors.get("pixel_values"),
-        tensors.get("image_grid_thw"),
-        params(run),
-        checkpoint.profile,
-        block_length=run["params"]["block_length"],
-    )
+    result = decode_alone(checkpoint, run)
     block = run["params"]["block_length"]
     expected: dict[int, float] = {}
     blocks = 0

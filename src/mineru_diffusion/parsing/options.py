@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from mineru_diffusion.document.source_types import DEFAULT_MAX_IMAGE_PIXELS
 from mineru_diffusion.engine.types import DecodingParams
 from mineru_diffusion.errors import UsageError
 
@@ -26,7 +27,7 @@ class ParseOptions:
     pages: str | None = None
     password: str | None = None
     dpi: float = 200
-    max_image_pixels: int = 180_000_000
+    max_image_pixels: int = DEFAULT_MAX_IMAGE_PIXELS
     decoding: DecodingParams = field(default_factory=DecodingParams)
     window: int = 8
 

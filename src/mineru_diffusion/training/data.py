@@ -50,12 +50,6 @@ class LineBatch:
     def visual_tokens(self) -> int:
         return self.slots.shape[1]
 
-    def pin(self) -> LineBatch:
-        """Copy to page-locked memory, for asynchronous transfers to a GPU."""
-        for name in ("images", "answers", "lengths", "slots", "counts", "alignment"):
-            setattr(self, name, getattr(self, name).pin_memory())
-        return self
-
 
 def pack_lines(
     samples: list[LineSample], tokenizer: PreTrainedTokenizerBase, token_px: int, block_length: int

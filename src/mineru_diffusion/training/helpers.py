@@ -69,11 +69,6 @@ class EyeHeads(nn.Module):
             self.count(visual_NMD).flatten(0, 1), torch.softmax(-0.5 * distance.square(), dim=-1).flatten(0, 1)
         )
 
-    def read_lines(self, visual_NMD: Tensor) -> list[list[int]]:
-        """Greedy framewise reading [N lists of token ids], for monitoring."""
-        best = self.spell(visual_NMD).view(*visual_NMD.shape[:2], RANKS, -1).argmax(-1).flatten(1)
-        return [[i for i in row if i != self.vocabulary] for row in best.tolist()]
-
 
 class PlaceHead(nn.Module):
     """From a hidden state of an answer position: which of its visual token's characters is it, counted from the left?

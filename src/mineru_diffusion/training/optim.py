@@ -139,9 +139,3 @@ class Average:
             if name in self.shadow:
                 self.shadow[name].copy_(tensor)
         self.updates = int(state["updates"])  # type: ignore[call-overload]
-
-    @torch.no_grad()
-    def apply_to(self, module: nn.Module) -> None:
-        """Copy the average into `module`."""
-        for name, parameter in module.named_parameters():
-            parameter.copy_(self.shadow[name])
