@@ -1,7 +1,8 @@
 """Rendered lines to batches, exactly resumable: the data is a sequence of chunks, chunk c depends only on the seed and
 c, and inside a chunk the batches have a fixed order.
 
-Shapes: N lines, S patches a line, M visual tokens a line, A answer length (C blocks of B), Q slots a visual token.
+Shapes: N lines, S patches a line, M columns of visual tokens a line, A answer length (C blocks of B), Q slots a column.
+A line may be several visual tokens high; what the helper losses ask is asked of the upper one, its column's speaker.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ class LineBatch:
         images: uint8 greyscale [N, H, W].
         answers: token ids [N, A]: the text, the end token, then fill tokens.
         lengths: characters + 1 (the end token) [N].
-        slots: for each visual token's slots, the token id of the character whose middle lies there, or -1 [N, M, Q].
-        counts: characters whose middle lies left of each visual token [N, M].
-        alignment: visual token that shows each answer token's character [N, A]; -1 for fill tokens.
+        slots: for each column's slots, the token id of the character whose middle lies there, or -1 [N, M, Q].
+        counts: characters whose middle lies left of each column [N, M].
+        alignment: column that shows each answer token's character [N, A]; -1 for fill tokens.
         texts: the truth.
     """
 
@@ -47,7 +48,7 @@ class LineBatch:
     texts: list[str]
 
     @property
-    def visual_tokens(self) -> int:
+    def columns(self) -> int:
         return self.slots.shape[1]
 
 
@@ -117,6 +118,7 @@ class LineChunks(IterableDataset[tuple[int, int, LineBatch]]):
         chunk: int = 2048,
         budget: int = 6000,
         token_px: int = 32,
+        patch_px: int = 8,
         block_length: int = 16,
         draws: int = 2,
     ) -> None:
@@ -124,13 +126,15 @@ class LineChunks(IterableDataset[tuple[int, int, LineBatch]]):
         self.seed, self.start, self.split = seed, start, split
         self.min_chars, self.max_chars, self.degrade = min_chars, max_chars, degrade
         self.chunk, self.budget = chunk, budget
-        self.token_px, self.block_length, self.draws = token_px, block_length, draws
+        self.token_px, self.patch_px, self.block_length, self.draws = token_px, patch_px, block_length, draws
 
     def cost(self, sample: LineSample) -> int:
         """Positions that a line costs: decoder positions, and patches at about half their price."""
-        visual = -(-sample.image.shape[1] // self.token_px)
+        height, width = sample.image.shape
+        columns, rows = -(-width // self.token_px), -(-height // self.token_px)
         answer = -(-(len(sample.text) + 1) // self.block_length) * self.block_length
-        return 14 + visual + (1 + self.draws) * answer - self.block_length + visual * 16 // 2
+        patches = columns * rows * (self.token_px // self.patch_px) ** 2
+        return 14 + columns * rows + (1 + self.draws) * answer - self.block_length + patches // 2
 
     def make_chunk(self, number: int) -> list[LineBatch]:
         """All batches of one chunk, in their order."""

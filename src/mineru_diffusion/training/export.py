@@ -22,8 +22,8 @@ from mineru_diffusion.training.config import NetworkConfig, TrainConfig
 from mineru_diffusion.training.tokenizer import CHAT_TEMPLATE, character_tokenizer
 
 LINE_HEIGHT = 32
-MAX_LINE_TOKENS = 128
-"""Visual tokens of the longest line that the image processor lets through unshrunk."""
+MAX_LINE_WIDTH = 4096
+"""Pixels of the longest line that the image processor lets through unshrunk."""
 
 
 def new_processor(network: NetworkConfig) -> MinerUDiffusionProcessor:
@@ -33,7 +33,7 @@ def new_processor(network: NetworkConfig) -> MinerUDiffusionProcessor:
         patch_size=network.patch_size,
         merge_size=network.merge,
         min_pixels=side * side,
-        max_pixels=MAX_LINE_TOKENS * side * side,
+        max_pixels=MAX_LINE_WIDTH * LINE_HEIGHT,
     )
     return MinerUDiffusionProcessor(images, character_tokenizer(CHARSET), CHAT_TEMPLATE)
 

@@ -2,8 +2,8 @@
 checkpoint is exported; they exist because an eye that already knows its letters and their number is learned in
 minutes, where the answer's cross-entropy alone takes hours to find the picture at all.
 
-Shapes: N lines, M visual tokens, Q slots a visual token, D decoder width, V vocabulary, A answer length, P prompt
-length.
+Shapes: N lines, M columns of visual tokens (their upper ones, if a line is several tokens high), Q slots a visual
+token, R characters a visual token may show, D decoder width, V vocabulary, A answer length, P prompt length.
 """
 
 from __future__ import annotations
@@ -16,9 +16,6 @@ from mineru_diffusion.model.attention import MaskedAttention, grouped_sdpa
 
 COUNT_CLASSES = 96
 """Characters left of a visual token that the count head can tell apart."""
-
-RANKS = 8
-"""Characters of one visual token that are told apart by their order; narrow letters fit six into 32 px."""
 
 BLANK_WEIGHT = 0.15
 """Weight of empty slots: about three of four are empty, and telling so is easy."""
@@ -39,7 +36,8 @@ class EyeHeads(nn.Module):
         self.vocabulary = vocabulary
         self.slots = slots
         self.read = nn.Linear(width, slots * (vocabulary + 1))
-        self.spell = nn.Linear(width, RANKS * (vocabulary + 1))
+        # No letter is narrower than a slot.
+        self.spell = nn.Linear(width, slots * (vocabulary + 1))
         self.count = nn.Linear(width, COUNT_CLASSES)
 
     def slot_loss(self, visual_NMD: Tensor, target_NMQ: Tensor) -> tuple[Tensor, Tensor]:
@@ -47,8 +45,8 @@ class EyeHeads(nn.Module):
         return self._classify(self.read(visual_NMD), target_NMQ)
 
     def spelling_loss(self, visual_NMD: Tensor, target_NMR: Tensor) -> tuple[Tensor, Tensor]:
-        """The same for the token's characters in their order, wherever in the token they stand: [N, M, RANKS], -1 after
-        the last. This is what the decoder has to pick from."""
+        """The same for the token's characters in their order, wherever in the token they stand: [N, M, R], -1 after the
+        last. This is what the decoder has to pick from."""
         return self._classify(self.spell(visual_NMD), target_NMR)
 
     def _classify(self, scores: Tensor, target_NMQ: Tensor) -> tuple[Tensor, Tensor]:
@@ -76,12 +74,13 @@ class PlaceHead(nn.Module):
 
     Args:
         width: D.
+        ranks: R.
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, ranks: int) -> None:
         super().__init__()
         self.norm = nn.RMSNorm(width)
-        self.rank = nn.Linear(width, RANKS)
+        self.rank = nn.Linear(width, ranks)
 
     def forward(self, hidden_NLD: Tensor, target_NL: Tensor) -> tuple[Tensor, Tensor]:
         """Cross-entropy (targets of -1 are left out), and the share that is right."""
@@ -92,15 +91,17 @@ class PlaceHead(nn.Module):
         return loss, hits.sum() / known.sum().clamp_min(1)
 
 
-def rank_targets(answers: Tensor, lengths: Tensor, counts: Tensor, alignment: Tensor) -> tuple[Tensor, Tensor]:
+def rank_targets(
+    answers: Tensor, lengths: Tensor, counts: Tensor, alignment: Tensor, ranks: int
+) -> tuple[Tensor, Tensor]:
     """Rank of each character inside its visual token [N, A] (-1 for the end token and fill), and each token's
-    characters in order [N, M, RANKS] (-1 after the last)."""
+    characters in order [N, M, ranks] (-1 after the last)."""
     positions = torch.arange(answers.shape[1], device=answers.device)
     is_text = positions < lengths[:, None] - 1
     token = alignment.clamp_min(0)
     rank = positions - counts.gather(1, token)
-    is_text = is_text & (rank >= 0) & (rank < RANKS)
-    spelled = torch.full((*counts.shape, RANKS), -1, dtype=answers.dtype, device=answers.device)
+    is_text = is_text & (rank >= 0) & (rank < ranks)
+    spelled = torch.full((*counts.shape, ranks), -1, dtype=answers.dtype, device=answers.device)
     row = torch.arange(answers.shape[0], device=answers.device)[:, None].expand_as(answers)
     spelled[row[is_text], token[is_text], rank[is_text]] = answers[is_text]
     return torch.where(is_text, rank, -1), spelled

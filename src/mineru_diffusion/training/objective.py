@@ -172,7 +172,8 @@ class TrainingModule(nn.Module):
         text = network.config.text_config
         self.network = network
         self.heads = EyeHeads(text.hidden_size, text.vocab_size, slots)
-        self.place = PlaceHead(text.hidden_size)
+        self.place = PlaceHead(text.hidden_size, slots)
+        self.slots = slots
         self.diffusion = diffusion
         self.weights = helpers
 
@@ -189,20 +190,22 @@ class TrainingModule(nn.Module):
         with torch.set_grad_enabled(torch.is_grad_enabled() and not freeze_vision):
             visual = self.network.encode_images(batch.pixels, batch.grid)
         visual_NMD = visual.view(count, -1, visual.shape[-1])
-        ranks, spelled = rank_targets(batch.answers, batch.lengths, batch.counts, batch.alignment)
+        # Tokens come row by row; the upper row speaks for its columns.
+        upper_NMD = visual_NMD[:, : batch.counts.shape[1]]
+        ranks, spelled = rank_targets(batch.answers, batch.lengths, batch.counts, batch.alignment, self.slots)
         total = visual_NMD.new_zeros(())
         parts: dict[str, Tensor] = {}
         if not freeze_vision:
             if self.weights.slots:
-                loss, accuracy = self.heads.slot_loss(visual_NMD, batch.slots)
+                loss, accuracy = self.heads.slot_loss(upper_NMD, batch.slots)
                 total = total + self.weights.slots * loss
                 parts |= {"slots": loss.detach(), "slot_accuracy": accuracy}
             if self.weights.spelling:
-                loss, accuracy = self.heads.spelling_loss(visual_NMD, spelled)
+                loss, accuracy = self.heads.spelling_loss(upper_NMD, spelled)
                 total = total + self.weights.spelling * loss
                 parts |= {"spelling": loss.detach(), "spelling_accuracy": accuracy}
             if self.weights.count:
-                loss = self.heads.count_loss(visual_NMD, batch.counts)
+                loss = self.heads.count_loss(upper_NMD, batch.counts)
                 total = total + self.weights.count * loss
                 parts["count"] = loss.detach()
         if vision_only:

@@ -114,6 +114,9 @@ class Trainer:
         self.progress = Progress(max_chars=config.grow_from or config.lines.max_chars)
         if state_path.exists():
             self._load_state(torch.load(state_path, map_location="cpu", weights_only=False))
+        if config.compile:
+            for layer in (*network.vision_model.blocks, *network.language_model.model.layers):
+                layer.compile(dynamic=True)
         prepared = self.accelerator.prepare(self.module, *self.optimizers)
         self.wrapped, self.optimizers = prepared[0], list(prepared[1:])
         self.device = self.accelerator.device
@@ -199,6 +202,7 @@ class Trainer:
             chunk=lines.chunk,
             budget=self.config.batch_positions,
             token_px=self.token_px,
+            patch_px=self.config.network.patch_size,
             block_length=self.config.diffusion.block_length,
             draws=self.config.diffusion.draws if self.config.stage == "joint" else 0,
         )
@@ -206,7 +210,7 @@ class Trainer:
 
     def inputs(self, batch: LineBatch) -> Inputs:
         """Move a batch to the device; pixels become patch rows there, from one byte a pixel."""
-        count = batch.visual_tokens
+        count = batch.columns * (batch.images.shape[1] // self.token_px)
         if count not in self.prompts:
             prompt = self.processor.prompt(line_profile(self.config).prompts["text"])
             self.prompts[count] = torch.tensor(self.processor.expand(prompt, [count]), device=self.device)
