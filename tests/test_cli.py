@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from parsing_fakes import LINE_PROFILE, FakeEngine, FixedDetector, draw_lines, s
 import mineru_diffusion.engine
 from mineru_diffusion.cli import app
 from mineru_diffusion.document.types import Region
+from mineru_diffusion.engine.types import Result
 from mineru_diffusion.errors import CheckpointError
 from mineru_diffusion.parsing import folder
 
@@ -63,7 +65,7 @@ def test_one_bad_file_of_three(tmp_path: Path) -> None:
     (data / "b.pdf").write_bytes(good.read_bytes()[:500])
     save_pdf(data / "c.pdf", [PAGE])
     code, _, stderr = call("parse", data, "-o", out)
-    assert code == 1
+    assert code == 3
     assert "error:" in stderr
     assert "b.pdf" in stderr
     assert "2 ok, 1 failed" in stderr
@@ -74,7 +76,7 @@ def test_one_bad_file_of_three(tmp_path: Path) -> None:
 def test_a_missing_input_fails_and_the_others_go_on(tmp_path: Path) -> None:
     path = save_pdf(tmp_path / "a.pdf", [PAGE])
     code, _, stderr = call("parse", tmp_path / "none.pdf", path, "-o", tmp_path / "out")
-    assert code == 1
+    assert code == 3
     assert "none.pdf" in stderr
     assert "1 ok, 1 failed" in stderr
 
@@ -128,7 +130,7 @@ def test_a_checkpoint_that_does_not_load_is_one_line(tmp_path: Path, monkeypatch
     monkeypatch.setitem(vars(mineru_diffusion.engine), "load_engine", refuse)
     path = save_pdf(tmp_path / "a.pdf", [PAGE])
     code, _, stderr = call("parse", path, "-o", tmp_path / "out", "--model", "x")
-    assert code == 1
+    assert code == 5
     assert stderr.strip() == "error: x/: no config.json; name a checkpoint folder"
 
 
@@ -198,7 +200,7 @@ def test_models_describes_the_packaged_checkpoint(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(mineru_diffusion.assets, "packaged_checkpoint", lambda: tmp_path)
     code, _, stderr = call("models")
-    assert code == 1
+    assert code == 5
     assert "config.json" in stderr
     (tmp_path / "config.json").write_text('{"text_config": {"num_hidden_layers": 4, "hidden_size": 256}}')
     (tmp_path / "generation_config.json").write_text('{"mineru_diffusion": {"tasks": ["text"], "text_unit": "line"}}')
@@ -240,3 +242,107 @@ def test_every_public_name_is_there() -> None:
     assert set(mineru_diffusion.__all__) <= set(dir(mineru_diffusion))
     with pytest.raises(AttributeError, match="nothing"):
         mineru_diffusion.nothing  # noqa: B018
+
+
+def test_the_report_is_one_json_object_a_line(tmp_path: Path) -> None:
+    data = tmp_path / "in"
+    data.mkdir()
+    good = save_pdf(data / "a.pdf", [PAGE] * 2)
+    (data / "b.pdf").write_bytes(good.read_bytes()[:500])
+    (data / "notes.txt").write_text("words")
+    report = tmp_path / "deep" / "report.jsonl"
+    code, _, stderr = call("parse", data, "-o", tmp_path / "out", "--report", report)
+    lines = [json.loads(line) for line in report.read_text().splitlines()]
+    assert [line["type"] for line in lines] == ["passed_over", "file", "file", "summary"]
+    assert lines[0]["path"].endswith("notes.txt")
+    assert (lines[1]["status"], lines[1]["pages"], lines[1]["counters"]["crops"]) == ("ok", 2, 4)
+    assert lines[2]["error"]["kind"] == "SourceError"
+    assert "b.pdf" in lines[2]["error"]["message"]
+    assert (lines[3]["ok"], lines[3]["failed"], lines[3]["exit_code"]) == (1, 1, code) == (1, 1, 3)
+    assert "1 file(s) passed over" in stderr
+    assert call("parse", data, "-o", tmp_path / "out", "--report", data)[0] == 2
+
+
+def test_exit_codes(tmp_path: Path) -> None:
+    sys.path.insert(0, str(Path(__file__).parent / "document"))
+    from conftest import write_pdf
+
+    locked = write_pdf(tmp_path / "locked.pdf", user="secret")
+    good = save_pdf(tmp_path / "good.pdf", [PAGE])
+    out = tmp_path / "out"
+    assert call("parse", locked, "-o", out)[0] == 4
+    assert call("parse", locked, good, "-o", out)[0] == 4
+    assert call("parse", locked, "-o", out, "--password", "secret")[0] == 0
+    assert call("parse", tmp_path / "none.pdf", "-o", out)[0] == 1
+    assert call("parse", tmp_path / "none.pdf", good, "-o", out)[0] == 3
+    assert call("parse", "-", "-o", out)[0] == 2
+    assert call("parse", good, "-o", out, "--jobs", "0")[0] == 2
+
+
+def test_a_page_without_an_answer_is_told_by_the_exit_code(tmp_path: Path, engine: FakeEngine) -> None:
+    engine._answer = lambda request: Result("", finish_reason="error", error="too late")
+    path = save_pdf(tmp_path / "a.pdf", [PAGE])
+    assert call("parse", path, "-o", tmp_path / "out")[0] == 3
+    engine._answer = lambda request: "words"
+    assert call("parse", path, "-o", tmp_path / "out")[0] == 0
+
+
+def test_ctrl_c_once_finishes_what_is_in_flight_and_twice_stops(tmp_path: Path, engine: FakeEngine) -> None:
+    path = save_pdf(tmp_path / "a.pdf", [PAGE] * 12)
+    asked = 0
+
+    def press(request: object) -> str:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            signal.raise_signal(signal.SIGINT)
+        return "words"
+
+    engine._answer = press
+    before = signal.getsignal(signal.SIGINT)
+    code, _, stderr = call("parse", path, "-o", tmp_path / "out")
+    assert code == 130
+    assert "the same command goes on from here" in stderr
+    assert signal.getsignal(signal.SIGINT) is before
+    first = asked
+    assert 2 <= first < 24
+    assert not (tmp_path / "out" / "a" / "a.json").exists()
+
+    def press_twice(request: object) -> str:
+        nonlocal asked
+        asked += 1
+        signal.raise_signal(signal.SIGINT)
+        return "words"
+
+    engine._answer = press_twice
+    code, _, stderr = call("parse", path, "-o", tmp_path / "out")
+    assert (code, asked) == (130, first + 2)
+    assert not (tmp_path / "out" / "a" / "a.json").exists()
+    engine._answer = lambda request: "words"
+    assert call("parse", path, "-o", tmp_path / "out")[0] == 0
+    document = json.loads((tmp_path / "out" / "a" / "a.json").read_text())
+    assert len(document["pages"]) == 12
+
+
+def test_the_last_thing_that_the_bars_show_is_that_all_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+
+    import rich.console
+
+    from mineru_diffusion.cli.bars import progress_bars
+    from mineru_diffusion.document.types import Page
+
+    screen = io.StringIO()
+    terminal = rich.console.Console(file=screen, force_terminal=True, width=100)
+    monkeypatch.setattr(rich.console, "Console", lambda **options: terminal)
+    with progress_bars(shown=True, files=1) as bars:
+        assert bars is not None
+        bars.document_opened(Path("a.pdf"), 1)
+        bars.crops(3, 3)
+        bars.page_finished(Path("a.pdf"), Page(0, 1, 1))
+        bars.file_done()
+    text = screen.getvalue()
+    assert text.rindex("1/1") > text.rindex("0/1") if "0/1" in text else "1/1" in text
+    assert "3/3" in text
+    with progress_bars(shown=False, files=1) as bars:
+        assert bars is None

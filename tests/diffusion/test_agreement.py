@@ -7,7 +7,8 @@ import torch
 
 from mineru_diffusion.diffusion.masks import block_causal_mask, two_stream_mask
 from mineru_diffusion.engine.cache import PagedCache
-from mineru_diffusion.engine.rows import RowAttention, RowSpan
+from mineru_diffusion.engine.forward import InferenceDecoder
+from mineru_diffusion.engine.rows import RowAttention, Run
 from mineru_diffusion.model import MaskedAttention
 from tests.tiny import random_model
 
@@ -39,14 +40,15 @@ def test_three_ways_to_one_state(prompt_length: int, block: int) -> None:
             layers=text.num_hidden_layers,
             kv_heads=text.num_key_value_heads,
             head_dim=text.head_dim,
-            block_length=block,
+            page_tokens=block,
             max_pages=32,
             dtype=torch.float32,
             device=torch.device("cpu"),
         )
+        decoder = InferenceDecoder(model.language_model.model)
+        slots = cache.slots(cache.allocate(cache.pages_for(prompt_length + blocks * block)))
         pad = -prompt_length % block
-        prompt_rows = (prompt_length + pad) // block
-        pages: list[int] = []
+        cached = 0
         for number in range(blocks):
             state = torch.cat(
                 (prompt, answer[:, : number * block], noisy[:, number * block : (number + 1) * block]), dim=1
@@ -56,16 +58,17 @@ def test_three_ways_to_one_state(prompt_length: int, block: int) -> None:
                 input_ids=state,
                 attention=MaskedAttention(block_causal_mask(state.shape[1], prompt_length, block)),
             ).logits[0, -block:]
-            # The engine: the prompt's or the last block's rows together with the current one.
-            new_rows = prompt_rows + 1 if number == 0 else 2
-            while len(pages) < prompt_rows + number + 1:
-                pages.append(cache.allocate())
-            padded = torch.cat((torch.zeros((1, pad), dtype=torch.long), state), dim=1).view(-1, block)
-            slots = (torch.arange(padded.numel()) - pad).clamp_min(0).view(-1, block)
-            rows = model(
-                input_ids=padded[-new_rows:],
-                position_ids=slots[-new_rows:],
-                attention=RowAttention(cache, [RowSpan(pages, new_rows, pad)], torch.device("cpu")),
-            ).logits[-1]
+            # The engine: the prompt or the last block together with the current one.
+            stop = state.shape[1]
+            hidden_states = decoder(
+                model.embed(state[:, cached:])[0],
+                torch.arange(cached, stop),
+                stop,
+                RowAttention(cache, [Run(slots, cached, stop, block, pad)], [(stop - block, stop)], decoder.repeats),
+                None,
+            )
+            cached = stop - block
+            assert hidden_states is not None
+            rows = model.language_model.lm_head(hidden_states)
             torch.testing.assert_close(full, trained[number * block : (number + 1) * block], atol=2e-4, rtol=0)
             torch.testing.assert_close(rows, full, atol=2e-4, rtol=0)

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mineru_diffusion.diffusion.masks import block_causal_mask, block_ids, prompt_blocks, two_stream_mask
+from mineru_diffusion.diffusion.masks import block_causal_mask, block_ids, causal_labels, prompt_blocks, two_stream_mask
 
 lengths = st.integers(0, 40)
 block_lengths = st.integers(1, 9)
@@ -60,3 +60,10 @@ def test_everyone_sees_itself(prompt: int, blocks: int, block: int) -> None:
     assert torch.equal(
         two_stream_mask(prompt, blocks, block)[:prompt, :prompt], block_causal_mask(prompt, prompt, block)
     )
+
+
+@given(st.integers(1, 20), st.integers(0, 20))
+def test_blocks_of_one_token_are_causal(length: int, prompt: int) -> None:
+    causal = torch.ones((length, length), dtype=torch.bool).tril()
+    assert torch.equal(causal_labels(length).dense(), causal)
+    assert torch.equal(block_causal_mask(length, min(prompt, length), 1), causal)

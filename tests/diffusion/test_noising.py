@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mineru_diffusion.diffusion.noising import NoiseConfig, complement, draw_masks, token_weights
+from mineru_diffusion.diffusion.noising import NoiseConfig, draw_masks, draw_streams, token_weights
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -48,11 +48,22 @@ def test_length_must_be_whole_blocks() -> None:
         draw_masks((1, 10), NoiseConfig(4))
 
 
-def test_complement_makes_each_token_a_target_once() -> None:
-    masked, _ = draw_masks((20, 32), NoiseConfig(8), generator())
-    answer = torch.rand((20, 32), generator=generator(1)) < 0.8
-    other = complement(masked, answer)
-    assert torch.equal((masked & answer) ^ other, answer)
+def test_complementary_draws_make_each_token_a_target_once_a_pair() -> None:
+    config = NoiseConfig(8, ordered_share=0.3, full_share=0.1, complementary=True)
+    masked, levels = draw_streams((20, 32), config, 4, generator())
+    assert torch.equal(masked[:, 0::2], ~masked[:, 1::2])
+    assert torch.allclose(levels[:, 0::2] + levels[:, 1::2], torch.ones(()))
+    assert not torch.equal(masked[:, 0], masked[:, 2])
+    with pytest.raises(ValueError, match="even"):
+        draw_streams((1, 8), config, 3)
+
+
+def test_independent_draws_are_those_of_one_at_a_time() -> None:
+    config = NoiseConfig(8, ordered_share=0.3)
+    together, _ = draw_streams((3, 16), config, 2, generator())
+    source = generator()
+    for draw in range(2):
+        assert torch.equal(together[:, draw], draw_masks((3, 16), config, source)[0])
 
 
 def test_inverse_t_is_unbiased() -> None:
@@ -61,6 +72,14 @@ def test_inverse_t_is_unbiased() -> None:
     for position in token_weights(masked, levels, "inverse_t").mean(dim=0).tolist():
         assert position == pytest.approx(1.0, abs=0.08)
     assert torch.equal(token_weights(masked, levels, "mean"), masked.float())
+
+
+def test_inverse_t_is_unbiased_for_complements_too() -> None:
+    config = NoiseConfig(8, eps=0.05, weighting="inverse_t", complementary=True)
+    masked, levels = draw_streams((20000, 8), config, 2, generator())
+    assert levels.min() > 0.049
+    means = token_weights(masked.flatten(0, 1), levels.flatten(0, 1), "inverse_t").view_as(levels).mean(dim=0)
+    assert torch.allclose(means, torch.ones_like(means), atol=0.08)
 
 
 def test_inverse_t_needs_uniform_masks() -> None:

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 from mineru_diffusion.diffusion.unmasking import (
     POLICIES,
+    Agreement,
     BlockStatistics,
     ConfidenceThreshold,
     EntropyBound,
     FixedSchedule,
+    FrechetProfile,
     ParallelFactor,
     UnmaskingPolicy,
     make_policy,
@@ -23,6 +25,8 @@ policies = st.one_of(
     st.integers(1, 40).map(FixedSchedule),
     st.floats(0.01, 50.0).map(ParallelFactor),
     st.floats(0.0, 20.0).map(EntropyBound),
+    st.builds(FrechetProfile, st.floats(0.01, 50.0), st.floats(0.1, 1.0)),
+    st.floats(0.0, 1.0).flatmap(lambda tau: st.floats(0.0, tau).map(lambda low: Agreement(tau, low))),
 )
 
 
@@ -41,6 +45,7 @@ def blocks(draw: st.DrawFn) -> BlockStatistics:
         masked=table(st.booleans()),
         step=torch.tensor(draw(st.lists(st.integers(0, 40), min_size=rows, max_size=rows))),
         entropy=table(st.integers(0, 20).map(lambda i: i / 5)).float(),
+        streak=table(st.integers(1, 4)),  # type: ignore[arg-type]
     )
 
 
@@ -58,7 +63,10 @@ def test_rows_do_not_influence_each_other(policy: UnmaskingPolicy, block: BlockS
     for row in range(block.masked.shape[0]):
         pick = slice(row, row + 1)
         assert block.entropy is not None
-        alone = BlockStatistics(block.confidence[pick], block.masked[pick], block.step[pick], block.entropy[pick])
+        assert block.streak is not None
+        alone = BlockStatistics(
+            block.confidence[pick], block.masked[pick], block.step[pick], block.entropy[pick], block.streak[pick]
+        )
         assert torch.equal(policy.select(alone), together[pick])
 
 
@@ -106,6 +114,40 @@ def test_parallel_factor_follows_its_inequality() -> None:
         assert ParallelFactor(factor).select(statistics(confidences)).sum() == count
 
 
+def test_profile_follows_its_inequality() -> None:
+    # Doubts 0.01, 0.05, 0.2, 0.5: sums with the last one twice 0.02, 0.11, 0.46, 1.26.
+    confidences = [0.99, 0.95, 0.8, 0.5]
+    for budget, count in ((0.01, 1), (0.1, 1), (0.12, 2), (0.47, 3), (1.0, 3), (1.3, 4)):
+        assert FrechetProfile(budget).select(statistics(confidences)).sum() == count
+
+
+@given(st.floats(0.01, 50.0), st.floats(0.0, 1.0), st.integers(1, 33))
+def test_profile_is_the_factor_rule_where_all_are_equal(factor: float, confidence: float, length: int) -> None:
+    block = statistics([confidence] * length)
+    counts = [int(policy.select(block).sum()) for policy in (FrechetProfile(factor), ParallelFactor(factor))]
+    # The two add up in different orders.
+    assert abs(counts[0] - counts[1]) <= 1
+
+
+@given(st.floats(0.01, 50.0), blocks())
+def test_profile_decides_at_least_what_the_factor_rule_does(factor: float, block: BlockStatistics) -> None:
+    assert (FrechetProfile(factor * 1.001).select(block) | ~ParallelFactor(factor).select(block)).all()
+
+
+def test_credit_trusts_what_stays() -> None:
+    block = statistics([0.9, 0.9, 0.9])
+    steady = BlockStatistics(block.confidence, block.masked, block.step, None, torch.tensor([[1, 3, 3]]))
+    assert FrechetProfile(0.1, 0.5).select(steady).tolist() == [[False, True, True]]
+    assert FrechetProfile(0.1).select(steady).sum() == 1
+
+
+def test_agreement_takes_repeated_predictions() -> None:
+    block = statistics([0.96, 0.8, 0.8, 0.5])
+    steady = BlockStatistics(block.confidence, block.masked, block.step, None, torch.tensor([[1, 2, 1, 5]]))
+    assert Agreement(0.95, 0.7).select(steady).tolist() == [[True, True, False, False]]
+    assert Agreement(0.95, 0.7).select(block).tolist() == [[True, False, False, False]]
+
+
 def test_entropy_bound_sums_all_but_the_largest() -> None:
     entropies = torch.tensor([[0.1, 0.2, 0.4, 3.0]])
     block = BlockStatistics(
@@ -116,7 +158,14 @@ def test_entropy_bound_sums_all_but_the_largest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "bad"), [(ConfidenceThreshold, 1.5), (FixedSchedule, 0), (ParallelFactor, 0.0), (EntropyBound, -1.0)]
+    ("kind", "bad"),
+    [
+        (ConfidenceThreshold, 1.5),
+        (FixedSchedule, 0),
+        (ParallelFactor, 0.0),
+        (EntropyBound, -1.0),
+        (FrechetProfile, 0.0),
+    ],
 )
 def test_parameters_out_of_range(kind: type, bad: float) -> None:
     with pytest.raises(ValueError):
@@ -130,7 +179,7 @@ def test_policies_by_name(name: str) -> None:
 
 
 def test_unknown_policy() -> None:
-    with pytest.raises(ValueError, match="threshold, fixed, factor, entropy"):
+    with pytest.raises(ValueError, match="threshold, fixed, factor, entropy, profile, credit, agreement"):
         make_policy("best")
 
 

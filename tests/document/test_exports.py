@@ -20,6 +20,7 @@ from mineru_diffusion.document.document_json import (
     document_to_json,
     read_document,
 )
+from mineru_diffusion.document.export_options import ExportOptions
 from mineru_diffusion.document.html import document_to_html
 from mineru_diffusion.document.overlay import draw_overlay, overlay_png, write_overlay_pdf
 from mineru_diffusion.document.sources import open_source
@@ -156,7 +157,7 @@ def test_html_is_self_contained_and_escaped(tmp_path: Path) -> None:
     assert "<figcaption>Figure 1</figcaption>" in html
     assert "damaged" in html
     assert "Head" not in html
-    assert "Head" in document_to_html(sample(), furniture=True)
+    assert "Head" in document_to_html(sample(), ExportOptions(furniture=True))
     assert "http" not in html.replace("http-equiv", "")
 
 
@@ -165,7 +166,7 @@ def test_html_lets_no_markup_through() -> None:
     for kind in KINDS:
         for content in (evil, f"<table><tr><td onclick=x>{evil}</td></tr></table>"):
             document = Document(evil, (Page(0, 1, 1, (Region(kind, (0, 0, 1, 1), content=content),), error=evil),))
-            tags = Tags(document_to_html(document, furniture=True)).seen
+            tags = Tags(document_to_html(document, ExportOptions(furniture=True))).seen
             assert "script" not in tags
             assert "img" not in tags
 
@@ -204,10 +205,14 @@ def test_overlay_pdf(tmp_path: Path) -> None:
     path = tmp_path / "layout.pdf"
     page = sample().pages[0]
     sizes = [(60, 80), (80, 60)] * 10
-    lazy = ((Image.new("RGB", size, "white"), replace(page, index=index)) for index, size in enumerate(sizes))
+    lazy = (
+        (Image.new("RGB", size, "white"), replace(page, index=index, width=size[0], height=size[1]))
+        for index, size in enumerate(sizes)
+    )
     assert write_overlay_pdf(path, lazy) == 20
-    with open_source(path, dpi=144) as source:
+    with open_source(path, dpi=72) as source:
         assert source.page_count == 20
         assert [source.page(index).image.size for index in (0, 1, 19)] == [(60, 80), (80, 60), (80, 60)]
+        assert "print(1)" in source.text_layer(0)
     assert write_overlay_pdf(tmp_path / "none.pdf", []) == 0
     assert not (tmp_path / "none.pdf").exists()

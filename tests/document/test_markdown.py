@@ -7,9 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from mineru_diffusion.document.export_options import ExportOptions
+from mineru_diffusion.document.list_text import list_items
 from mineru_diffusion.document.markdown import document_to_markdown, region_to_markdown
-from mineru_diffusion.document.markdown_text import escape_text, fenced, list_items, list_markdown
+from mineru_diffusion.document.markdown_text import escape_text, fenced, list_markdown
 from mineru_diffusion.document.types import Document, Page, Region
+from mineru_diffusion.errors import UsageError
 
 TALL = (0.1, 0.1, 0.9, 0.9)
 
@@ -20,7 +23,7 @@ def region(kind: str, content: str = "", bbox: tuple[float, float, float, float]
 
 def markdown(*pages: list[Region], furniture: bool = False) -> str:
     document = Document("x.pdf", tuple(Page(index, 600, 800, tuple(regions)) for index, regions in enumerate(pages)))
-    return document_to_markdown(document, furniture=furniture)
+    return document_to_markdown(document, ExportOptions(furniture=furniture))
 
 
 def shown(text: str) -> str:
@@ -114,6 +117,28 @@ def test_lists() -> None:
     assert list_markdown("\u2022 a\nmore\n\u2022 b *x* *") == "- a more\n- b \\*x\\* \\*"
     assert list_markdown("1. a\n2) b") == "1. a\n2) b"
     assert list_items("a\n\nb") == ["a", "b"]
+
+
+def test_nested_lists() -> None:
+    content = "1. one\n  - deep\n    - deeper\n  - back\n10. ten\n    (a) label\nmore"
+    expected = "1. one\n   - deep\n     - deeper\n   - back\n10. ten\n    - (a) label more"
+    assert list_markdown(content) == expected
+    rendered = shown(list_markdown(content))
+    assert rendered.count("[ordered_list_open]") == 1
+    assert rendered.count("[bullet_list_open]") == 3
+    assert list_items(content) == ["1. one", "deep", "deeper", "back", "10. ten", "(a) label more"]
+
+
+def test_formulas_with_the_delimiters_of_latex() -> None:
+    made = [region("text", r"so $a_1$ and \(b\)"), region("equation", "x"), region("title", "On $x^2$")]
+    made += [region("table", "<table><tr><td>$a_1$</td></tr></table>"), region("list", r"- \(c\)")]
+    document = Document("x", (Page(0, 1, 1, tuple(made)),))
+    text = document_to_markdown(document, ExportOptions(math="latex"))
+    assert text == "so \\(a_1\\) and \\(b\\)\n\n\\[\nx\n\\]\n\n# On \\(x^2\\)\n\n| \\(a_1\\) |\n| --- |\n\n- \\(c\\)\n"
+    with pytest.raises(UsageError):
+        ExportOptions(math="tex")  # type: ignore[arg-type]
+    with pytest.raises(UsageError):
+        ExportOptions(review=1.5)
 
 
 def test_furniture_is_left_out_unless_asked_for() -> None:

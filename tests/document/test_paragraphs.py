@@ -63,3 +63,13 @@ def test_is_continued() -> None:
     assert not is_continued("Two words", "jumps over")
     assert not is_continued("The quick brown fox", "1 jump")
     assert not is_continued("", "x")
+
+
+def test_continued_in_scripts_without_small_letters_and_after_a_comma() -> None:
+    long = "\u4e00" * 24
+    assert is_continued(long, "\u4e8c\u4e09")
+    assert not is_continued(long + "\u3002", "\u4e8c\u4e09")
+    assert not is_continued("\u4e00" * 8, "\u4e8c\u4e09")  # a heading
+    assert is_continued("one two three four,", "Smith and others")
+    assert is_continued("one two three four of post-", "War and peace")
+    assert not is_continued("one two three four", "Smith and others")

@@ -43,6 +43,22 @@ def test_columns_whose_paragraphs_end_at_the_same_height() -> None:
     )
 
 
+def test_a_heading_below_columns_begins_what_follows() -> None:
+    upper = [("left", 0.1, 0.05, 0.48, 0.3), ("right", 0.52, 0.05, 0.9, 0.3)]
+    expect(*upper, ("rubric", 0.1, 0.34, 0.35, 0.36), ("title", 0.1, 0.38, 0.9, 0.42), kinds={"rubric": "title"})
+    expect(*upper, ("rubric", 0.1, 0.36, 0.35, 0.38), ("title", 0.1, 0.38, 0.9, 0.42))
+    # With its text below it in the same column, it belongs to the column.
+    expect(
+        ("left", 0.1, 0.05, 0.48, 0.3),
+        ("heading", 0.1, 0.32, 0.35, 0.34),
+        ("text", 0.1, 0.35, 0.48, 0.6),
+        ("right", 0.52, 0.05, 0.9, 0.3),
+        kinds={"heading": "title"},
+    )
+    # The end of the longer column does too.
+    expect(("left", 0.1, 0.05, 0.48, 0.3), ("end", 0.1, 0.31, 0.48, 0.4), ("right", 0.52, 0.05, 0.9, 0.3))
+
+
 def test_three_columns_under_two() -> None:
     expect(
         ("a", 0.05, 0.1, 0.48, 0.4),

@@ -14,7 +14,7 @@ from PIL import Image
 from mineru_diffusion.document.names import MAX_STEM_BYTES, collision_key, safe_stem
 from mineru_diffusion.document.types import Document, Page, Region
 from mineru_diffusion.document.writer import OutputWriter
-from mineru_diffusion.errors import UsageError
+from mineru_diffusion.errors import OutputError, UsageError
 
 
 def document(source: str | Path, text: str = "Hello", image_path: str = "") -> Document:
@@ -26,6 +26,10 @@ def files(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
+def visible(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+
+
 def test_all_files_of_a_document(tmp_path: Path) -> None:
     writer = OutputWriter(tmp_path / "deep" / "out")
     folder = writer.folder_for("report.pdf")
@@ -33,7 +37,7 @@ def test_all_files_of_a_document(tmp_path: Path) -> None:
     assert path == "images/p0001_001_image.png"
     made = document("report.pdf", image_path=path)
     pages = [(Image.new("RGB", (30, 40)), made.pages[0])]
-    assert writer.write(made, html=True, overlay=iter(pages)) == folder
+    assert writer.write(made, ["html", "layout"], pages=lambda dpi: iter(pages)) == folder
     assert folder.directory == tmp_path / "deep" / "out" / "report"
     assert files(folder.directory) == [
         ".source", "images/p0001_001_image.png", "report.html", "report.json", "report.md", "report_content_list.json",
@@ -46,7 +50,7 @@ def test_all_files_of_a_document(tmp_path: Path) -> None:
 
 
 def test_only_what_was_asked_for(tmp_path: Path) -> None:
-    folder = OutputWriter(tmp_path).write(document("a.pdf"), overlay=[])
+    folder = OutputWriter(tmp_path).write(document("a.pdf"), ["layout"])
     assert files(folder.directory) == [".source", "a.json", "a.md", "a_content_list.json"]
 
 
@@ -58,6 +62,7 @@ def test_two_inputs_of_one_name(tmp_path: Path) -> None:
     assert folders[0].directory.name == "report"
     for name, folder in zip(names, folders, strict=True):
         assert name in folder.file(".md").read_text(encoding="utf-8")
+    assert first.find("d/report.pdf") is None
     # A later run, in another order, finds every document where it was.
     second = OutputWriter(tmp_path)
     assert [second.folder_for(name) for name in reversed(names)] == folders[::-1]
@@ -83,7 +88,7 @@ def test_threads_get_different_folders(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(list(tmp_path.iterdir())) == 8
+    assert len(visible(tmp_path)) == 8
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,10 +99,12 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(UsageError, match="No space left"):
+    with pytest.raises(OutputError, match="No space left") as caught:
         writer.write(document("a.pdf", "new"))
+    assert caught.value.fatal
     assert folder.file(".md").read_text(encoding="utf-8") == "old\n"
-    assert not [name for name in files(folder.directory) if ".writing" in name]
+    writer.close()
+    assert not (tmp_path / ".staging").exists()
 
 
 def test_rerun_drops_crops_that_are_no_longer_named(tmp_path: Path) -> None:

@@ -133,14 +133,21 @@ def test_cancelled_requests_free_their_pages(engine: LocalEngine) -> None:
     assert engine.loop.cache.used == 0
 
 
-def test_a_small_cache_only_makes_requests_wait() -> None:
+@pytest.mark.parametrize("room", [0, 1, 3, 9])
+def test_a_small_cache_only_makes_requests_wait(room: int) -> None:
+    """Requests wait for pages, or give theirs back to older ones and start over: the same output."""
     checkpoint = random_checkpoint()
+    params = DecodingParams(threshold=0.3, max_tokens=40, stop_ids=())
     with LocalEngine(checkpoint) as roomy:
-        expected = roomy.generate([Request(image, params=SHORT) for image in CROPS])
+        expected = roomy.generate([Request(image, params=params) for image in CROPS])
         page = roomy._page_bytes
-    with LocalEngine(checkpoint, cache_bytes=page * 9) as tight:
-        results = tight.generate([Request(image, params=SHORT) for image in CROPS])
-        assert tight.loop.cache.storage <= 9
+        largest = max(roomy.loop.cache.pages_for(result.prompt_tokens + 40) for result in expected)
+    with LocalEngine(checkpoint, cache_bytes=page * (largest + room)) as tight:
+        results = tight.generate([Request(image, params=params) for image in CROPS])
+        assert tight.loop.cache.storage <= largest + room
+        assert tight.loop.cache.used == 0
+        if room == 9:
+            assert tight.stats().preempted > 0
     for left, right in zip(results, expected, strict=True):
         same(left, right)
 
@@ -149,12 +156,14 @@ def test_a_request_larger_than_the_cache_fails_alone() -> None:
     checkpoint = random_checkpoint()
     with LocalEngine(checkpoint) as engine:
         page = engine._page_bytes
-    with LocalEngine(checkpoint, cache_bytes=page * 8) as engine:
+        (small,) = engine.generate([Request(CROPS[0], params=SHORT)])
+        pages = engine.loop.cache.pages_for(small.prompt_tokens + 4000)
+    with LocalEngine(checkpoint, cache_bytes=page * 20) as engine:
         big = Request(CROPS[0], params=DecodingParams(max_tokens=4000))
         results = engine.generate([Request(CROPS[0], params=SHORT), big, Request(CROPS[2], params=SHORT)])
     assert [result.finish_reason == "error" for result in results] == [False, True, False]
-    assert "502 cache pages" in results[1].error
-    assert "the cache has 8" in results[1].error
+    assert f"{pages} cache pages" in results[1].error
+    assert "the cache has 20" in results[1].error
 
 
 def test_an_impossible_image_fails_alone(engine: LocalEngine) -> None:
@@ -256,11 +265,11 @@ def test_a_loop_ends_with_its_flag(engine: LocalEngine) -> None:
 
 def test_cache_runs_out_loudly() -> None:
     cache = PagedCache(
-        layers=1, kv_heads=1, head_dim=4, block_length=2, max_pages=3, dtype=torch.float32, device=torch.device("cpu")
+        layers=1, kv_heads=1, head_dim=4, page_tokens=2, max_pages=3, dtype=torch.float32, device=torch.device("cpu")
     )
-    pages = [cache.allocate() for _ in range(3)]
+    pages = [page for _ in range(3) for page in cache.allocate()]
     assert len(set(pages)) == 3
     with pytest.raises(EngineError, match="3 in all"):
         cache.allocate()
     cache.release(pages[:1])
-    assert cache.allocate() == pages[0]
+    assert cache.allocate() == pages[:1]

@@ -7,7 +7,8 @@ import torch
 
 from mineru_diffusion.diffusion.masks import block_causal_mask
 from mineru_diffusion.engine.cache import PagedCache
-from mineru_diffusion.engine.rows import RowAttention, RowSpan
+from mineru_diffusion.engine.forward import InferenceDecoder
+from mineru_diffusion.engine.rows import RowAttention, Run
 from mineru_diffusion.model import MaskedAttention, MinerUDiffusionConfig, MinerUDiffusionForConditionalGeneration
 from mineru_diffusion.model.checkpoint import load_checkpoint
 from tests.parity import kit
@@ -94,33 +95,32 @@ def test_cached_rows(case: str, block_length: int, model: MinerUDiffusionForCond
     with torch.no_grad():
         embeds = embedded(model, case)[0]
         prompt = embeds.shape[0]
-        pad = -prompt % block_length
-        rows = (prompt + pad) // block_length
-        mask_row = model.embed(torch.full((1, block_length), model.config.mask_token_id))
-        slots = torch.cat((torch.zeros(pad, embeds.shape[1]), embeds)).view(rows, block_length, -1)
+        mask_row = model.embed(torch.full((1, block_length), model.config.mask_token_id))[0]
         cache = PagedCache(
             layers=text.num_hidden_layers,
             kv_heads=text.num_key_value_heads,
             head_dim=text.head_dim,
-            block_length=block_length,
-            max_pages=rows + 1,
+            page_tokens=block_length,
+            max_pages=-(-prompt // block_length) + 1,
             dtype=torch.float32,
             device=torch.device("cpu"),
         )
-        pages = [cache.allocate() for _ in range(rows + 1)]
-        positions = (torch.arange((rows + 1) * block_length) - pad).clamp_min(0).view(rows + 1, block_length)
-        logits = model(
-            inputs_embeds=torch.cat((slots, mask_row)),
-            position_ids=positions,
-            attention=RowAttention(cache, [RowSpan(pages, rows + 1, pad)], torch.device("cpu")),
-        ).logits
-    close(logits[-1], expected[f"block0_step0_logits_b{block_length}"])
+        decoder = InferenceDecoder(model.language_model.model)
+        stop = prompt + block_length
+        slots = cache.slots(cache.allocate(cache.pages_for(stop)))
+        run = Run(slots, 0, stop, block_length, -prompt % block_length)
+        # Everything is asked for, so that the prompt's logits can be compared as well.
+        attention = RowAttention(cache, [run], [(0, stop)], decoder.repeats)
+        hidden = decoder(torch.cat((embeds, mask_row)), torch.arange(stop), stop, attention, None)
+        assert hidden is not None
+        logits = model.language_model.lm_head(hidden)
+    close(logits[prompt:], expected[f"block0_step0_logits_b{block_length}"])
     tail = expected[f"prompt_logits_b{block_length}"]
-    close(logits[:-1].flatten(0, 1)[-tail.shape[0] :], tail)
+    close(logits[prompt - tail.shape[0] : prompt], tail)
+    where = torch.from_numpy(slots[:prompt])
     for layer in range(text.num_hidden_layers):
-        keys, values = cache.read(layer, torch.tensor([pages[:-1]]))
-        close(keys[0, :, pad:], expected[f"prompt_k{layer}_b{block_length}"])
-        close(values[0, :, pad:], expected[f"prompt_v{layer}_b{block_length}"])
+        close(cache.keys[layer][where].transpose(0, 1), expected[f"prompt_k{layer}_b{block_length}"])
+        close(cache.values[layer][where].transpose(0, 1), expected[f"prompt_v{layer}_b{block_length}"])
 
 
 def test_batch_of_two_prompts(model: MinerUDiffusionForConditionalGeneration) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from mineru_diffusion.engine.local import generate_batch, new_sequence
+from mineru_diffusion.engine.batch import generate_batch
 from mineru_diffusion.engine.loop import DecodingLoop
+from mineru_diffusion.engine.requests import new_sequence
 from mineru_diffusion.engine.sequence import Sequence
 from mineru_diffusion.engine.types import DecodingParams, Result
 from mineru_diffusion.model.checkpoint import Checkpoint, load_checkpoint

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,9 +14,11 @@ from PIL import Image
 from mineru_diffusion.document.pdf_source import PdfSource
 from mineru_diffusion.document.source_types import PageImage
 from mineru_diffusion.document.types import Region
-from mineru_diffusion.errors import SourceError
+from mineru_diffusion.engine.types import Request, Result
+from mineru_diffusion.errors import EngineError, OutputError, SourceError
 from mineru_diffusion.parsing import ParseOptions, folder
 from mineru_diffusion.parsing.folder import FileReport, parse_to_folder
+from oracle import OracleEngine, OracleLayout, number_pdf
 
 REGIONS = (
     Region("text", (0.0, 0.0, 1.0, 0.4), source={"layout": "fixed"}),
@@ -53,7 +57,7 @@ def parse(paths: list[Path], out: Path, load: Loads, **changes: object) -> list[
 
 def test_all_files_are_there_and_the_engine_is_closed(tmp_path: Path) -> None:
     load = Loads()
-    (report,) = parse([save_pdf(tmp_path / "a.pdf", [page()])], tmp_path / "out", load, html=True, overlay=True)
+    (report,) = parse([save_pdf(tmp_path / "a.pdf", [page()])], tmp_path / "out", load, formats=["html", "layout"])
     assert report.status == "ok"
     assert report.folder is not None
     names = {p.name for p in report.folder.iterdir()}
@@ -108,3 +112,221 @@ def test_a_document_without_a_readable_page_has_failed(tmp_path: Path, monkeypat
     monkeypatch.setattr(PdfSource, "page", broken)
     (report,) = parse([save_pdf(tmp_path / "a.pdf", [page()])], tmp_path / "out", Loads())
     assert report.status == "failed"
+
+
+Run = Callable[..., list[FileReport]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """`run(paths, engine=..., out=..., ...)` parses numbered pages with the oracle."""
+    monkeypatch.setattr(folder, "choose_detector", lambda engine, params=None: OracleLayout())
+
+    def parse_numbers(
+        paths: list[Path], engine: FakeEngine | None = None, out: str = "out", **rest: object
+    ) -> list[FileReport]:
+        used = engine or OracleEngine()
+        options = ParseOptions(dpi=72, window=rest.pop("window", 4))  # type: ignore[arg-type]
+        return list(parse_to_folder(paths, tmp_path / out, lambda: used, options, model="fake", **rest))  # type: ignore[arg-type]
+
+    return parse_numbers
+
+
+def numbered(folder: Path, *names: str, pages: int = 3) -> list[Path]:
+    paths = []
+    for i, name in enumerate(names):
+        paths.append(folder / name)
+        paths[-1].parent.mkdir(parents=True, exist_ok=True)
+        paths[-1].write_bytes(number_pdf([100 * i + page for page in range(pages)]))
+    return paths
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+class Flaky(OracleEngine):
+    """Fails the requests with these numbers, counted from 0."""
+
+    def __init__(self, *bad: int) -> None:
+        super().__init__()
+        self.bad = set(bad)
+        self.asked = 0
+
+    def _read(self, request: Request) -> Result:
+        self.asked += 1
+        if self.asked - 1 in self.bad:
+            return Result("", finish_reason="error", error="no answer after 3 tries")
+        return super()._read(request)
+
+
+def test_one_crop_without_an_answer_costs_its_region_only_and_is_asked_for_again(run: Run, tmp_path: Path) -> None:
+    paths = numbered(tmp_path / "in", "a.pdf", pages=20)
+    run(paths, out="calm")
+    (first,) = run(paths, Flaky(7))
+    assert first.status == "partial"
+    assert len(first.failed_pages) == 1
+    document = json.loads((tmp_path / "out/a/a.json").read_text())
+    reasons = [r["finish_reason"] for p in document["pages"] for r in p["regions"] if r["kind"] == "text"]
+    assert sorted(reasons) == ["error"] + ["stop"] * 19
+    assert any("no answer after 3 tries" in w for p in document["pages"] for r in p["regions"] for w in r["warnings"])
+    second_engine = Flaky()
+    (second,) = run(paths, second_engine)
+    assert (second.status, second_engine.asked, second.counters.pages) == ("ok", 1, 1)
+    assert tree(tmp_path / "out") == tree(tmp_path / "calm")
+    assert run(paths)[0].status == "unchanged"
+
+
+def test_two_runs_write_the_same_bytes_whatever_was_ready_when(run: Run, tmp_path: Path) -> None:
+    paths = numbered(tmp_path / "in", "a.pdf", "b.pdf", "c.pdf", pages=5)
+    formats = ["html", "layout"]
+    run(paths, out="one", formats=formats)
+    run(paths, OracleEngine(seconds=0.01), out="two", formats=formats)
+    assert tree(tmp_path / "one") == tree(tmp_path / "two")
+
+
+@pytest.mark.parametrize("answers", [1, 4, 9])
+def test_a_run_that_was_stopped_goes_on_where_it_was(run: Run, tmp_path: Path, answers: int) -> None:
+    paths = numbered(tmp_path / "in", "a.pdf", "b.pdf", "c.pdf", pages=4)
+    run(paths, out="calm")
+    engine = Flaky()
+    reports = run(paths, engine, stop=lambda: engine.asked >= answers)
+    assert reports[-1].status == "interrupted" or len(reports) < 3
+    # No more than what was in flight when the run was asked to stop.
+    assert answers <= engine.asked <= answers + 4
+    for report in reports:
+        assert report.folder is not None
+        assert (report.folder / ".manifest.json").exists() == (report.status == "ok")
+    later = Flaky()
+    run(paths, later)
+    assert later.asked == 12 - engine.asked
+    assert tree(tmp_path / "out") == tree(tmp_path / "calm")
+
+
+def test_an_engine_that_stays_broken_ends_the_run_and_what_was_read_is_kept(run: Run, tmp_path: Path) -> None:
+    class Breaking(Flaky):
+        def stream(self):  # type: ignore[no-untyped-def]
+            if self.asked >= 5:
+                raise EngineError("the device is gone")
+            for answer in super().stream():
+                yield answer
+                if self.asked >= 5:
+                    raise EngineError("the device is gone")
+
+    paths = numbered(tmp_path / "in", "a.pdf", "b.pdf", "c.pdf", "d.pdf", pages=4)
+    with pytest.raises(EngineError, match="3 times in a row"):
+        run(paths, Breaking())
+    later = Flaky()
+    reports = run(paths, later)
+    assert {report.status for report in reports} <= {"ok", "unchanged"}
+    assert later.asked == 16 - 5
+
+
+def test_formats_that_are_missing_are_written_without_reading_again(run: Run, tmp_path: Path) -> None:
+    paths = numbered(tmp_path / "in", "a.pdf")
+    run(paths)
+    written = tmp_path / "out" / "a"
+    (written / "a.md").unlink()
+    engine = Flaky()
+    assert run(paths, engine, formats=["html", "layout"])[0].status == "unchanged"
+    assert engine.asked == 0
+    assert {"a.md", "a.html", "a_layout.pdf"} <= {p.name for p in written.iterdir()}
+    # Pictures can only be had by rendering the pages again.
+    next((written / "images").iterdir()).unlink()
+    assert run(paths, engine)[0].status == "ok"
+    assert engine.asked == 3
+
+
+def test_the_content_counts_and_not_the_date(run: Run, tmp_path: Path) -> None:
+    (path,) = numbered(tmp_path / "in", "a.pdf")
+    run([path])
+    os.utime(path, (1, 1))
+    assert run([path])[0].status == "unchanged"
+    stat = path.stat()
+    path.write_bytes(number_pdf([9, 8, 7]))
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert run([path])[0].status == "ok"
+    assert "number 9" in (tmp_path / "out/a/a.md").read_text()
+
+
+def test_a_bad_file_leaves_no_folder_and_is_tried_again(run: Run, tmp_path: Path) -> None:
+    good, bad = numbered(tmp_path / "in", "a.pdf", "b.pdf")
+    whole = bad.read_bytes()
+    bad.write_bytes(whole[:500])
+    assert [r.status for r in run([bad, good])] == ["failed", "ok"]
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["a"]
+    bad.write_bytes(whole)
+    assert [r.status for r in run([bad, good])] == ["unchanged", "ok"]
+
+
+def test_two_files_of_one_name_in_one_run(run: Run, tmp_path: Path) -> None:
+    paths = numbered(tmp_path, "a/report.pdf", "b/report.pdf", "c/Report.pdf", "d/" + "\u8868" * 80 + ".pdf")
+    reports = run(paths)
+    folders = [report.folder for report in reports if report.folder is not None]
+    assert len({str(f).lower() for f in folders}) == 4
+    for i, written in enumerate(folders):
+        assert f"number {100 * i}\n" in next(written.glob("*.md")).read_text()
+    assert [report.folder for report in run(paths[::-1])] == folders[::-1]
+
+
+def test_an_exporter_that_breaks_costs_its_document_only(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mineru_diffusion.document import exports
+
+    original = exports.document_to_markdown
+
+    def breaks(document, options=None):  # type: ignore[no-untyped-def]
+        if "a.pdf" in document.source:
+            raise KeyError("lost")
+        return original(document, options)
+
+    paths = numbered(tmp_path / "in", "a.pdf", "b.pdf")
+    with monkeypatch.context() as patch:
+        patch.setattr(exports, "document_to_markdown", breaks)
+        reports = run(paths)
+    assert [report.status for report in reports] == ["failed", "ok"]
+    assert "a.pdf: its output cannot be made: KeyError: 'lost' (report it" in str(reports[0].error)
+    # What was read was kept, so that nothing is read twice once the fault is mended.
+    engine = Flaky()
+    assert [report.status for report in run(paths, engine)] == ["unchanged", "ok"]
+    assert engine.asked == 0
+
+
+def test_a_full_disk_ends_the_run(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OutputError, match="make room"):
+        run(numbered(tmp_path / "in", "a.pdf", "b.pdf"))
+    assert not (tmp_path / "out" / ".staging").exists()
+
+
+def test_headings_of_a_document_read_in_two_runs_have_the_levels_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    title = Region("title", (0.0, 0.0, 1.0, 0.4), source={"layout": "fixed"})
+    monkeypatch.setattr(folder, "choose_detector", lambda engine, params=None: FixedDetector(title))
+    pages = []
+    for size in (48, 30, 20):
+        pages.append(Image.new("RGB", (900, 500), "white"))
+        pages[-1].paste(draw_lines(["Some Title"], size=size, pitch=60), (0, 0))
+    path, load = save_pdf(tmp_path / "a.pdf", pages), Loads()
+    parse([path], tmp_path / "calm", load)
+    answered = 0
+
+    def count(request: Request) -> str:
+        nonlocal answered
+        answered += 1
+        return "text"
+
+    stopped = list(
+        parse_to_folder(
+            [path], tmp_path / "out", lambda: FakeEngine(count), ParseOptions(window=1), model="fake",
+            stop=lambda: answered > 0,
+        )
+    )  # fmt: skip
+    assert [report.status for report in stopped] == ["interrupted"]
+    parse([path], tmp_path / "out", load)
+    assert (tmp_path / "out/a/a.json").read_bytes() == (tmp_path / "calm/a/a.json").read_bytes()

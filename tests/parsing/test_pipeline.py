@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from parsing_fakes import LINE_PROFILE, REGION_PROFILE, FakeEngine, FixedDetector, draw_lines, save_pdf
 from PIL import Image
 
-from mineru_diffusion.document.source_types import PageImage
+from mineru_diffusion.document.source_types import PageImage, Source
 from mineru_diffusion.document.types import Page, Region
 from mineru_diffusion.engine.types import CheckpointProfile, Request, Result
 from mineru_diffusion.errors import SourceError, UsageError
 from mineru_diffusion.parsing import ParseOptions, Pipeline, parse, parse_many, prepare
+from mineru_diffusion.parsing.page_steps import PreparedPage
 from mineru_diffusion.parsing.pipeline import Outcome
 
 TOP = Region("text", (0.0, 0.0, 1.0, 0.5), source={"layout": "fixed"})
@@ -140,14 +140,14 @@ def test_no_more_pages_than_the_window_are_in_flight(
 ) -> None:
     rendered, finished, most = 0, 0, 0
     lock = threading.Lock()
-    original: Callable[[prepare.Preparer, prepare.Record, int], prepare.Ready] = prepare.Preparer._render
+    original = prepare.render
 
-    def counted(self: prepare.Preparer, record: prepare.Record, index: int) -> prepare.Ready:
+    def counted(source: Source, index: int) -> PreparedPage:
         nonlocal rendered, most
         with lock:
             rendered += 1
             most = max(most, rendered - finished)
-        return original(self, record, index)
+        return original(source, index)
 
     def hook(path: Path, done: Page, image: Image.Image) -> Page:
         nonlocal finished
@@ -155,7 +155,7 @@ def test_no_more_pages_than_the_window_are_in_flight(
             finished += 1
         return done
 
-    monkeypatch.setattr(prepare.Preparer, "_render", counted)
+    monkeypatch.setattr(prepare, "render", counted)
     path = save_pdf(tmp_path / "long.pdf", [page()] * 20)
     pipeline = Pipeline(FakeEngine(), FixedDetector(TOP), ParseOptions(window=window), on_page=hook)
     (outcome,) = pipeline.run([path])

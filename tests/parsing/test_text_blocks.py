@@ -49,6 +49,12 @@ def test_a_list_inside_running_text_is_found() -> None:
     assert list_items(lines[1:4], texts[1:4]) == ["• light the lamp", "• clean the lens"]
 
 
+def test_items_that_are_set_in_are_nested() -> None:
+    lines = [line(), line(40), line(60), line(40), line()]
+    texts = ["• one", "– deep", "and on", "– deep too", "• two"]
+    assert list_items(lines, texts) == ["• one", "  – deep and on", "  – deep too", "• two"]
+
+
 def test_numbers_must_count_up() -> None:
     lines = [line()] * 3
     assert split_lists(lines, ["1. one", "2. two", "3. three"]) == [(True, 0, 3)]
@@ -87,6 +93,14 @@ def test_numbered_headings_go_by_their_numbers() -> None:
         Heading("2.1.3. Deep", 12, False),
     ]
     assert heading_levels(made) == [1, 2, 3, 4]
+
+
+def test_headings_with_names_letters_and_roman_numbers() -> None:
+    texts = ["Paper", "I. INTRODUCTION", "II. METHOD", "A. Data", "B. Model", "Appendix A Proofs", "Chapter 3: End"]
+    made = [Heading(text, 12 + 8 * (i == 0), True) for i, text in enumerate(texts)]
+    assert heading_levels(made) == [1, 2, 2, 3, 3, 2, 2]
+    # One letter and a dot alone may be a name.
+    assert heading_levels([Heading("Title", 20, True), Heading("I. Newton", 12, True)]) == [1, 2]
 
 
 def test_unknown_heights_never_break_levels() -> None:

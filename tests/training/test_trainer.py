@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 import signal
 from pathlib import Path
 
@@ -13,35 +11,13 @@ import torch
 from mineru_diffusion.engine import LocalEngine, Request
 from mineru_diffusion.errors import UsageError
 from mineru_diffusion.model.checkpoint import load_checkpoint
-from mineru_diffusion.training.config import load_config
-from mineru_diffusion.training.objective import Inputs
+from mineru_diffusion.training.config_file import load_config
+from mineru_diffusion.training.data import LineBatch
+from mineru_diffusion.training.feed import Drawn
+from mineru_diffusion.training.objective import Inputs, PackedInputs
+from mineru_diffusion.training.shards import PackedBatch
 from mineru_diffusion.training.trainer import Trainer, train
-
-SMALL = """
-name: small
-stage: {stage}
-device: cpu
-max_steps: {steps}
-batch_positions: 600
-log_every: 2
-lines: {{min_chars: 1, max_chars: 6, chunk: 24, workers: 0}}
-network: {{vision_width: 48, vision_depth: 1, vision_heads: 2, width: 64, layers: 2, heads: 2, kv_heads: 1,
-           head_dim: 16, intermediate: 64}}
-helpers: {{alignment_layers: [1]}}
-diffusion: {{block_length: 8}}
-optimizer: {{warmup_steps: 1}}
-"""
-
-
-def config(tmp_path: Path, *, stage: str = "joint", steps: int = 6) -> Path:
-    path = tmp_path / f"{stage}-{steps}.yaml"
-    path.write_text(SMALL.format(stage=stage, steps=steps))
-    return path
-
-
-def losses(folder: Path) -> list[dict[str, float]]:
-    records = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in r.items() if k not in ("minutes", "lines_per_second")} for r in records]
+from tests.training.small import config, losses
 
 
 def test_resumes_to_the_same_losses(tmp_path: Path) -> None:
@@ -90,10 +66,10 @@ def test_time_limit_ends_with_a_state(tmp_path: Path) -> None:
 def test_an_interrupted_run_saves_whole_steps_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     step = Trainer._step
 
-    def interrupted(self: Trainer, inputs: Inputs) -> dict[str, float]:
+    def interrupted(self: Trainer, batches: list[tuple[int, Drawn]]) -> None:
         if self.progress.step == 2:
             signal.raise_signal(signal.SIGTERM)
-        return step(self, inputs)
+        step(self, batches)
 
     monkeypatch.setattr(Trainer, "_step", interrupted)
     with pytest.raises(KeyboardInterrupt):
@@ -106,11 +82,17 @@ def test_an_interrupted_run_saves_whole_steps_and_says_so(tmp_path: Path, monkey
 
 def test_a_batch_without_a_finite_gradient_changes_nothing(tmp_path: Path) -> None:
     trainer = Trainer(load_config(config(tmp_path)), tmp_path / "run", quiet=True)
-    _, _, batch = next(trainer._batches())
-    inputs = trainer.inputs(batch)
-    inputs.pixels.fill_(float("nan"))
+    move = trainer.mover.__call__
+
+    def spoiled(batch: LineBatch | PackedBatch) -> Inputs | PackedInputs:
+        inputs = move(batch)
+        inputs.pixels.fill_(float("nan"))
+        return inputs
+
+    trainer.mover = spoiled  # type: ignore[assignment]
     before = {name: p.clone() for name, p in trainer.module.named_parameters()}
-    assert trainer._step(inputs) == {"skipped": 1.0}
+    trainer._step(trainer._take())
+    assert trainer._means()["skipped"] == 1.0
     assert all(torch.equal(p, before[name]) for name, p in trainer.module.named_parameters())
 
 
@@ -130,38 +112,3 @@ def test_starting_from_an_exported_checkpoint(tmp_path: Path) -> None:
             tmp_path / "third",
             quiet=True,
         )
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("stage: visoin", "stage: 'visoin' is not one of vision, joint"),
-        ("lines:", "lines: expected a section"),
-        ("optimizer: {lr: fast}", "optimizer.lr: expected a number"),
-        ("max_steps: many", "max_steps: expected int"),
-        ("freeze_vision: 1", "freeze_vision: expected bool"),
-        ("helpers: {alignment_layers: 1}", "alignment_layers: expected a list"),
-        ("[1, 2]", "expected sections"),
-        ("a: [", "not valid YAML"),
-    ],
-)
-def test_wrong_values_name_their_place(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "bad.yaml"
-    path.write_text(text)
-    with pytest.raises(UsageError, match=re.escape(message)):
-        load_config(path)
-
-
-def test_configurations_are_checked(tmp_path: Path) -> None:
-    path = tmp_path / "bad.yaml"
-    path.write_text("optimizer: {speed: 3}\n")
-    with pytest.raises(UsageError, match=r"optimizer: unknown key speed; known: .*lr"):
-        load_config(path)
-    with pytest.raises(UsageError, match="no such file"):
-        load_config(tmp_path / "nothing.yaml")
-    assert load_config(config(tmp_path), ["optimizer.lr=0.5"]).optimizer.lr == 0.5
-
-
-@pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "configs").glob("*.yaml")), ids=lambda p: p.name)
-def test_shipped_configurations_load(path: Path) -> None:
-    load_config(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import IntEnum
 from typing import Annotated
 
 import typer
@@ -23,6 +24,20 @@ app = typer.Typer(
 MODEL_HELP = "Checkpoint folder. Default: the checkpoint that comes with the package."
 DEVICE_HELP = "auto, cpu, cuda, cuda:1 or mps."
 DTYPE_HELP = "auto, float32, bfloat16 or float16."
+
+
+class ExitCode(IntEnum):
+    """What a command's exit code says. `FAILED`: nothing came of it; `INCOMPLETE`: some inputs failed or have pages
+    that could not be read, the others are done; `PASSWORD`: the only trouble is a missing or wrong password.
+    """
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    INCOMPLETE = 3
+    PASSWORD = 4
+    CHECKPOINT = 5
+    INTERRUPTED = 130
 
 
 def _print_version(wanted: bool) -> None:
@@ -45,13 +60,18 @@ def root(
 @contextmanager
 def errors_as_exit_codes() -> Iterator[None]:
     """Our own errors become one line and an exit code; anything else is a bug and keeps its traceback."""
-    from mineru_diffusion.errors import MinerUDiffusionError, UsageError
+    from mineru_diffusion.errors import CheckpointError, MinerUDiffusionError, UsageError
 
     try:
         yield
     except KeyboardInterrupt:
         typer.echo("interrupted", err=True)
-        raise typer.Exit(130) from None
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
     except MinerUDiffusionError as error:
         typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(2 if isinstance(error, UsageError) else 1) from error
+        code = ExitCode.FAILED
+        if isinstance(error, UsageError):
+            code = ExitCode.USAGE
+        elif isinstance(error, CheckpointError):
+            code = ExitCode.CHECKPOINT
+        raise typer.Exit(code) from error

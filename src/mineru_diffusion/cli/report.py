@@ -1,22 +1,22 @@
-"""What the command line shows: progress bars, one line a file that failed, and the summary."""
+"""What the command line says of a run: one line a file that failed, the summary, and the exit code."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import typer
 
+from mineru_diffusion.cli.app import ExitCode
+from mineru_diffusion.cli.json_lines import JsonLines, file_record
 from mineru_diffusion.document.inputs import expand_inputs
-from mineru_diffusion.document.types import Page
-from mineru_diffusion.errors import CheckpointError, SourceError, UsageError
-from mineru_diffusion.parsing.folder import FileReport
-from mineru_diffusion.parsing.progress import Counters, Progress, Silent
+from mineru_diffusion.errors import CheckpointError, PasswordRequired, SourceError, UsageError
+from mineru_diffusion.parsing.folder import FileReport, Status
+from mineru_diffusion.parsing.progress import Counters
 
 
 class Report:
@@ -25,56 +25,82 @@ class Report:
     Args:
         quiet: only errors.
         stats: decoding numbers at the end.
+        file: one JSON object a line is written there, for every file as it is done.
+
+    Raises:
+        UsageError: `file` cannot be written.
     """
 
-    def __init__(self, *, quiet: bool = False, stats: bool = False) -> None:
+    def __init__(self, *, quiet: bool = False, stats: bool = False, file: Path | None = None) -> None:
         self._quiet = quiet
         self._stats = stats
         self._items: list[FileReport] = []
+        self._expected = 0
+        self._passed_over: list[Path] = []
         self._started = time.monotonic()
+        self._lines = JsonLines(file)
 
     def expand(self, inputs: Sequence[str], out: Path) -> list[Path]:
         """Inputs to files; an input that does not exist is a failed file, and the others go on.
 
         Raises:
-            UsageError: a glob matches nothing.
+            UsageError: a glob matches nothing, or something is named that is no file.
         """
         paths = [path for given in inputs for path in self._expand_one(given, out)]
         unique = {path.resolve(): path for path in reversed(paths)}
-        return list(reversed(unique.values()))
+        found = list(reversed(unique.values()))
+        self._expected = len(self._items) + len(found)
+        return found
 
     def _expand_one(self, given: str, out: Path) -> list[Path]:
         try:
-            return expand_inputs([given], exclude=[out])
+            return expand_inputs([given], exclude=[out], passed_over=self._pass_over)
         except SourceError as error:
             self.add(FileReport(Path(given), "failed", error=error))
             return []
 
+    def _pass_over(self, path: Path, reason: str) -> None:
+        self._passed_over.append(path)
+        self._lines.write({"type": "passed_over", "path": str(path), "reason": reason})
+
     def add(self, item: FileReport) -> None:
         """One file is done."""
         self._items.append(item)
+        self._lines.write(file_record(item))
         if item.error is not None:
             typer.echo(f"error: {item.error}", err=True)
         for warning in item.warnings if not self._quiet else ():
-            typer.echo(f"{item.path.name}: {warning}", err=True)
+            typer.echo(f"{item.path}: {warning}", err=True)
         if item.status in ("ok", "partial") and not self._quiet:
             typer.echo(str(item.folder))
 
-    def summary(self) -> None:
-        """The last lines, on stderr."""
-        if self._quiet:
-            return
+    def summary(self, *, interrupted: bool = False) -> None:
+        """The last lines, on stderr, and the end of the JSON lines."""
         seconds = max(time.monotonic() - self._started, 1e-9)
         total = Counters()
         for item in self._items:
             total.add(item.counters)
-        count = {s: sum(i.status == s for i in self._items) for s in ("ok", "partial", "failed", "unchanged")}
+        count = {s: sum(i.status == s for i in self._items) for s in get_args(Status)}
+        left = self._expected - len(self._items)
+        self._lines.write(
+            {"type": "summary", **count, "left": left, "passed_over": len(self._passed_over)}
+            | {"seconds": round(seconds, 3), "counters": asdict(total), "exit_code": self.exit_code(interrupted)}
+        )
+        self._lines.close()
+        if self._quiet:
+            return
         parts = [f"{count['ok']} ok"]
         parts += [f"{count[s]} {word}" for s, word in _WORDS.items() if count[s]]
+        if left:
+            parts.append(f"{left} left")
         parts.append(f"{total.pages} page(s) in {seconds:.1f} s ({total.pages / seconds:.2f} pages/s)")
         if total.passes:
             parts.append(f"{total.tokens_per_pass:.1f} tokens per pass")
+        if self._passed_over:
+            parts.append(f"{len(self._passed_over)} file(s) passed over, being neither PDF nor image")
         typer.echo(", ".join(parts), err=True)
+        if interrupted:
+            typer.echo("interrupted; the same command goes on from here", err=True)
         if self._stats:
             typer.echo(
                 f"{total.crops} crops ({total.failed_crops} failed), {total.tokens} tokens in {total.passes} passes, "
@@ -83,57 +109,26 @@ class Report:
                 err=True,
             )
 
-    @property
-    def exit_code(self) -> int:
-        """0 if all went well, 2 if only the call was at fault, else 1."""
+    def exit_code(self, interrupted: bool = False) -> int:
+        """See `ExitCode`. `interrupted`: the run was asked to stop; that counts if it left something undone."""
         bad = [i for i in self._items if i.status in ("failed", "partial")]
+        if interrupted and (len(self._items) < self._expected or any(i.status == "interrupted" for i in self._items)):
+            return ExitCode.INTERRUPTED
         if not bad:
-            return 0
-        return 2 if all(isinstance(i.error, UsageError) for i in bad) else 1
+            return ExitCode.OK
+        if all(isinstance(i.error, UsageError) for i in bad):
+            return ExitCode.USAGE
+        if all(isinstance(i.error, PasswordRequired) for i in bad):
+            return ExitCode.PASSWORD
+        return ExitCode.FAILED if all(i.status == "failed" for i in self._items) else ExitCode.INCOMPLETE
 
 
-_WORDS = {"partial": "with failed pages", "failed": "failed", "unchanged": "unchanged"}
-
-
-@contextmanager
-def progress_bars(*, shown: bool) -> Iterator[Progress]:
-    """A bar for every open document and one for the crops, on stderr; nothing where stderr is no terminal."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not shown or not console.is_terminal:
-        yield Silent()
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as RichProgress
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with RichProgress(*columns, console=console, transient=True) as bars:
-        yield _Bars(bars)
-
-
-class _Bars:
-    def __init__(self, bars: Any) -> None:
-        self._bars = bars
-        self._crops = bars.add_task("regions", total=None)
-        self._tasks: dict[Path, tuple[Any, int]] = {}
-
-    def document_opened(self, path: Path, pages: int) -> None:
-        self._tasks[path] = (self._bars.add_task(f"{path.name[:40]} (pages)", total=pages), pages)
-
-    def page_finished(self, path: Path, page: Page) -> None:
-        if path not in self._tasks:
-            return
-        task, left = self._tasks[path]
-        self._bars.advance(task)
-        self._tasks[path] = (task, left - 1)
-        if left == 1:
-            # Thousands of files must not become thousands of bars.
-            self._bars.remove_task(task)
-            del self._tasks[path]
-
-    def crops(self, submitted: int, finished: int) -> None:
-        self._bars.update(self._crops, total=submitted, completed=finished)
+_WORDS = {
+    "partial": "with failed pages",
+    "failed": "failed",
+    "unchanged": "unchanged",
+    "interrupted": "begun and interrupted",
+}
 
 
 def parse_thresholds(spec: str) -> tuple[float, ...]:

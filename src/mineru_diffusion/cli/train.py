@@ -18,11 +18,16 @@ def train_command(
         list[str] | None, typer.Option("--set", help="Override a setting, e.g. --set optimizer.lr=1e-3.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the run folder's last checkpoint is.")] = False,
-    time_limit: Annotated[float | None, typer.Option(help="Stop after this many minutes.")] = None,
+    time_limit: Annotated[
+        str | None, typer.Option(help="Stop cleanly after this time, with a checkpoint: 10m, 2h, or seconds.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")] = False,
 ) -> None:
     """Train a model by a configuration file."""
     with errors_as_exit_codes():
+        from mineru_diffusion.training.limits import seconds_of
+
+        minutes = None if time_limit is None else seconds_of(time_limit) / 60
         from mineru_diffusion.training.trainer import train
 
-        train(config, out, resume=resume, overrides=overrides, time_limit_minutes=time_limit, quiet=quiet)
+        train(config, out, resume=resume, overrides=overrides, time_limit_minutes=minutes, quiet=quiet)

@@ -2,15 +2,56 @@
 SDAR, arXiv 2510.06303).
 
 All masks are boolean, True where query i (row) may attend to key j (column). `P` is the prompt length, `B` the block
-length, `L` a sequence length.
+length, `L` a sequence length. One rule makes them all: `visible`, on three whole numbers a position.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
 from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What the mask rule asks of each position [L].
+
+    Attributes:
+        block: number of its block; the prompt's blocks come first.
+        stream: 0 for the prompt and clean tokens, 1, 2, ... for the noisy streams.
+        document: which of several documents that share a sequence.
+    """
+
+    block: Tensor
+    stream: Tensor
+    document: Tensor
+
+    def dense(self) -> Tensor:
+        """The mask [L, L]."""
+        query, key = (t[:, None] for t in self.fields()), (t[None, :] for t in self.fields())
+        return visible(*query, *key)
+
+    def fields(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.block, self.stream, self.document
+
+
+def visible(
+    query_block: Tensor,
+    query_stream: Tensor,
+    query_document: Tensor,
+    key_block: Tensor,
+    key_stream: Tensor,
+    key_document: Tensor,
+) -> Tensor:
+    """May the query see the key? Elementwise, so that a dense mask and a kernel's mask function are one text.
+
+    Inside a document: everyone sees clean blocks before its own, and its own block in its own stream.
+    """
+    before = (key_stream == 0) & (key_block < query_block)
+    own = (key_stream == query_stream) & (key_block == query_block)
+    return (query_document == key_document) & (before | own)
 
 
 def prompt_blocks(prompt_length: int, block_length: int) -> list[tuple[int, int]]:
@@ -29,10 +70,33 @@ def block_ids(length: int, prompt_length: int, block_length: int, device: torch.
 def block_causal_mask(length: int, prompt_length: int, block_length: int, device: torch.device | None = None) -> Tensor:
     """[L, L]: j visible to i iff block(j) <= block(i), for a clean sequence whose first `prompt_length` are the prompt.
 
-    The same rule serves the prompt (length = P) and prompt plus generated blocks.
+    The same rule serves the prompt (length = P) and prompt plus generated blocks; with B = 1 it is the causal mask of
+    an autoregressive model.
     """
     ids = block_ids(length, prompt_length, block_length, device)
     return ids[None, :] <= ids[:, None]
+
+
+def causal_labels(length: int, device: torch.device | None = None) -> Labels:
+    """Labels of a plain causal sequence: blocks of one token."""
+    zeros = torch.zeros(length, dtype=torch.long, device=device)
+    return Labels(torch.arange(length, device=device), zeros, zeros)
+
+
+def two_stream_labels(
+    prompt_length: int, blocks: int, block_length: int, draws: int = 1, device: torch.device | None = None
+) -> Labels:
+    """Labels of `[prompt | clean blocks | noisy blocks (x draws)]`; see `two_stream_mask`."""
+    prompt = block_ids(prompt_length, prompt_length, block_length, device)
+    first = -(-prompt_length // block_length)
+    answer = (first + torch.arange(blocks, device=device)).repeat_interleave(block_length)
+    clean = answer[: (blocks - 1) * block_length]
+    block = torch.cat((prompt, clean, answer.repeat(draws)))
+    stream = torch.zeros_like(block)
+    stream[prompt_length + clean.numel() :] = torch.arange(1, draws + 1, device=device).repeat_interleave(
+        answer.numel()
+    )
+    return Labels(block, stream, torch.zeros_like(block))
 
 
 def two_stream_mask(
@@ -53,17 +117,4 @@ def two_stream_mask(
     Returns:
         [L, L] with L = P + (C - 1) * B + draws * C * B.
     """
-    prompt_ids = block_ids(prompt_length, prompt_length, block_length, device)
-    first = int(prompt_ids[-1]) + 1 if prompt_length else 0
-    answer_ids = (first + torch.arange(blocks, device=device)).repeat_interleave(block_length)
-    clean_ids = answer_ids[: (blocks - 1) * block_length]
-    ids = torch.cat((prompt_ids, clean_ids, answer_ids.repeat(draws)))
-    clean = prompt_length + clean_ids.numel()
-    stream = torch.zeros(ids.numel(), dtype=torch.long, device=device)
-    stream[clean:] = torch.arange(1, draws + 1, device=device).repeat_interleave(answer_ids.numel())
-    query, key = ids[:, None], ids[None, :]
-    from_clean, to_clean = stream[:, None] == 0, stream[None, :] == 0
-    same_stream = stream[:, None] == stream[None, :]
-    return (from_clean & to_clean & (key <= query)) | (
-        ~from_clean & ((to_clean & (key < query)) | (same_stream & (key == query)))
-    )
+    return two_stream_labels(prompt_length, blocks, block_length, draws, device).dense()

@@ -4,49 +4,48 @@ from __future__ import annotations
 
 from typing import Any
 
-from mineru_diffusion.document.captions import Attached, attach_captions
+from mineru_diffusion.document.export_options import ExportOptions
+from mineru_diffusion.document.flow import PAGE_ERROR, Block, flow
 from mineru_diffusion.document.formulas import clean_formula
-from mineru_diffusion.document.markdown_text import list_items
-from mineru_diffusion.document.types import FURNITURE, Document, Page, Region
+from mineru_diffusion.document.list_text import list_items
+from mineru_diffusion.document.types import FURNITURE, BBox, Document
 
 _GRID = 1000
 
 
-def content_list(document: Document) -> list[dict[str, Any]]:
+def content_list(document: Document, options: ExportOptions | None = None) -> list[dict[str, Any]]:
     """The document as MinerU's content list; `page_idx` counts from 0, `bbox` is 0..1000 of the page.
 
-    Captions and footnotes are fields of what they belong to; one that belongs to nothing is a text of its own.
+    Captions and footnotes are fields of what they belong to; one that belongs to nothing is a text of its own. What
+    goes on over columns or pages is one item, at the place where it begins. Headers, footers and page numbers are
+    always there.
     """
-    return [item for page in document.pages for item in _page_items(page)]
+    options = options or ExportOptions()
+    blocks = flow(document, furniture=True, join_tables=options.join_tables)
+    return [
+        {**_item(block), "bbox": _bbox(block.region.bbox), "page_idx": block.page}
+        for block in blocks
+        if block.kind != PAGE_ERROR
+    ]
 
 
-def _page_items(page: Page) -> list[dict[str, Any]]:
-    attached = attach_captions(page.regions)
-    inside = {index for group in attached.values() for index in (*group.captions, *group.footnotes)}
-    items: list[dict[str, Any]] = []
-    for index, region in enumerate(page.regions):
-        if index in inside:
-            continue
-        item = _item(region, attached.get(index, Attached()), page)
-        item["bbox"] = [min(max(round(value * _GRID), 0), _GRID) for value in region.bbox]
-        item["page_idx"] = page.index
-        items.append(item)
-    return items
+def _bbox(bbox: BBox) -> list[int]:
+    return [min(max(round(value * _GRID), 0), _GRID) for value in bbox]
 
 
-def _item(region: Region, group: Attached, page: Page) -> dict[str, Any]:
-    captions = [page.regions[index].content for index in group.captions]
-    footnotes = [page.regions[index].content for index in group.footnotes]
-    content = region.content
-    if region.kind == "title":
+def _item(block: Block) -> dict[str, Any]:
+    region, content = block.region, block.content
+    captions = [part.region.content for part in block.captions]
+    footnotes = [part.region.content for part in block.footnotes]
+    if block.kind == "title":
         return {"type": "text", "text": content, "text_level": max(region.level, 1)}
-    if region.kind == "equation":
+    if block.kind == "equation":
         text = f"$$\n{clean_formula(content)}\n$$" if content.strip() else ""
         return {"type": "equation", "img_path": region.image_path, "text": text, "text_format": "latex"}
-    if region.kind == "image":
+    if block.kind == "image":
         item = {"type": "image", "img_path": region.image_path, "image_caption": captions, "image_footnote": footnotes}
         return {**item, "content": content} if content else item
-    if region.kind == "chart":
+    if block.kind == "chart":
         return {
             "type": "chart",
             "img_path": region.image_path,
@@ -54,7 +53,7 @@ def _item(region: Region, group: Attached, page: Page) -> dict[str, Any]:
             "chart_caption": captions,
             "chart_footnote": footnotes,
         }
-    if region.kind == "table":
+    if block.kind == "table":
         return {
             "type": "table",
             "img_path": region.image_path,
@@ -62,14 +61,14 @@ def _item(region: Region, group: Attached, page: Page) -> dict[str, Any]:
             "table_footnote": footnotes,
             "table_body": content,
         }
-    if region.kind in ("code", "algorithm"):
+    if block.kind in ("code", "algorithm"):
         return {
             "type": "code",
-            "sub_type": region.kind,
+            "sub_type": block.kind,
             "code_caption": captions,
             "code_footnote": footnotes,
             "code_body": content,
         }
-    if region.kind == "list":
+    if block.kind == "list":
         return {"type": "list", "sub_type": "text", "list_items": list_items(content)}
-    return {"type": region.kind if region.kind in FURNITURE else "text", "text": content}
+    return {"type": block.kind if block.kind in FURNITURE else "text", "text": content}

@@ -67,6 +67,8 @@ def _close_groups(tokens: list[str]) -> list[str]:
         out.append(token)
     while out and out[-1].isspace():
         out.pop()
+    if stack and out and out[-1] == "\\":
+        out[-1] = "\\ "  # a command that was cut off must not escape the closing brace
     out.extend(_closer(opener) for opener in reversed(stack))
     return out
 

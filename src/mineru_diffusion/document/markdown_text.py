@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import re
 
-# Formulas as models write them; dollars only where the content looks like mathematics and not like two prices.
-_MATH = re.compile(
-    r"(?<!\\)\\\((?P<paren>.+?)(?<!\\)\\\)"
-    r"|(?<!\\)\\\[(?P<bracket>.+?)(?<!\\)\\\]"
-    r"|(?<![\\$])\$\$(?P<double>[^$]+)\$\$(?!\$)"
-    r"|(?<![\\$\w])\$(?P<dollar>[^\s$](?:[^$\n]*[^\s$\\])?)\$(?![\d$])",
-    re.DOTALL,
-)
-_MATHEMATICAL = re.compile(r"[\\^_{}=+<>|]|^[A-Za-z]'*$")
+from mineru_diffusion.document.export_options import MathStyle
+from mineru_diffusion.document.inline_math import split_math
+from mineru_diffusion.document.list_text import read_list
 
 _LINE_START = re.compile(r"^( {0,3})(?:(#{1,6})(?=\s|$)|([-+*])(?=\s|$)|(\d{1,9})([.)])(?=\s|$)|(>)|(`{3,}|~{3,}))")
 _RULE = re.compile(r"^ {0,3}(?:(?:-\s*){3,}|(?:_\s*){3,}|(?:\*\s*){3,}|=+\s*|-+\s*)$")
@@ -24,25 +18,18 @@ _LINK = re.compile(r"\[(?=[^\]]*\]\s?[(\[:])")
 _EDGE_UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
 
 
-def escape_text(text: str, *, in_table: bool = False) -> str:
-    r"""Text as Markdown that shows exactly this text; `\( \)` and `$ $` formulas become `$ $`.
+def escape_text(text: str, *, in_table: bool = False, math: MathStyle = "dollar") -> str:
+    r"""Text as Markdown that shows exactly this text; `\( \)` and `$ $` formulas get the delimiters of `math`.
 
     Args:
         text: running text; line breaks stay line breaks of one paragraph, empty lines part paragraphs.
         in_table: the text stands in a cell of a GitHub table, on one line.
+        math: see `ExportOptions`.
     """
-    parts: list[str] = []
-    position = 0
-    for match in _MATH.finditer(text):
-        dollar = match["dollar"]
-        if dollar is not None and not _MATHEMATICAL.search(dollar):
-            continue
-        body = next(group for group in match.groups() if group is not None)
-        parts.append(_escape_inline(text[position : match.start()]))
-        parts.append(f"${' '.join(body.split())}$")
-        position = match.end()
-    parts.append(_escape_inline(text[position:]))
-    escaped = "".join(parts)
+    opening, closing = ("$", "$") if math == "dollar" else ("\\(", "\\)")
+    escaped = "".join(
+        f"{opening}{piece}{closing}" if is_math else _escape_inline(piece) for is_math, piece in split_math(text)
+    )
     if in_table:
         return "<br>".join(line.strip() for line in escaped.replace("|", r"\|").splitlines() if line.strip())
     lines = (_escape_line_start(line.strip()) for line in escaped.strip().splitlines())
@@ -84,35 +71,12 @@ def fenced(code: str, language: str = "") -> str:
     return f"{fence}{language}\n{code.strip(chr(10))}\n{fence}"
 
 
-_BULLET = re.compile(r"^\s*(?:[-*+\u2022\u25e6\u25aa\u25cf\u2013\u00b7])\s+")
-_NUMBERED = re.compile(r"^\s*(\d{1,9})([.)])\s+")
-
-
-def list_items(content: str) -> list[str]:
-    """The items of a list region, their bullets taken off and their numbers kept.
-
-    A line without a mark continues the item above it, unless no line has one: then every line is an item.
-    """
-    lines = [line.strip() for line in content.splitlines() if line.strip()]
-    if not any(_BULLET.match(line) or _NUMBERED.match(line) for line in lines):
-        return lines
-    items: list[str] = []
-    for line in lines:
-        if bullet := _BULLET.match(line):
-            items.append(line[bullet.end() :])
-        elif _NUMBERED.match(line) or not items:
-            items.append(line)
-        else:
-            items[-1] += f" {line}"
-    return items
-
-
-def list_markdown(content: str) -> str:
-    """A list region as a Markdown list; numbers as they were read."""
+def list_markdown(content: str, *, math: MathStyle = "dollar") -> str:
+    """A list region as a Markdown list; numbers as they were read, nested items set in below their parent's text."""
     out: list[str] = []
-    for item in list_items(content):
-        if number := _NUMBERED.match(item):
-            out.append(f"{number[1]}{number[2]} {escape_text(item[number.end() :])}")
-        else:
-            out.append(f"- {escape_text(item)}")
+    margins = [0]  # per depth, the column where its marks stand
+    for item in read_list(content):
+        mark = item.number or "-"
+        margins[item.depth + 1 :] = [margins[item.depth] + len(mark) + 1]
+        out.append(f"{' ' * margins[item.depth]}{mark} {escape_text(item.text, math=math)}")
     return "\n".join(out)

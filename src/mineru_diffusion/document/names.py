@@ -9,9 +9,10 @@ import unicodedata
 #: Bytes of a stem at most: with the longest ending and a temporary suffix it stays far below the usual 255.
 MAX_STEM_BYTES = 120
 
-_FORBIDDEN = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f-\x9f\ud800-\udfff]')
+# Besides what systems forbid: marks that turn the direction of writing, so that a name reads as another one.
+_FORBIDDEN = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028-\u202e\u2066-\u2069\ufeff]')
 _RESERVED = re.compile(
-    r"(?:con|prn|aux|nul|conin\$|conout\$|com[0-9\u00b9\u00b2\u00b3]|lpt[0-9\u00b9\u00b2\u00b3])(?:\.|$)", re.I
+    r"(?:con|prn|aux|nul|conin\$|conout\$|com[0-9\u00b9\u00b2\u00b3]|lpt[0-9\u00b9\u00b2\u00b3])\s*(?:\.|$)", re.I
 )
 
 

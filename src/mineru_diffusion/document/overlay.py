@@ -1,15 +1,16 @@
-"""The layout drawn on the page: boxes coloured by kind, with reading order and label, as PNG or PDF."""
+"""The layout drawn on the page: boxes coloured by kind, with reading order and label, as PNG or as searchable PDF."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
 from mineru_diffusion.document.crops import pixel_box
+from mineru_diffusion.document.review import reasons_to_review
+from mineru_diffusion.document.searchable import write_searchable_pdf
 from mineru_diffusion.document.types import Page, Region
 
 Colour = tuple[int, int, int]
@@ -28,20 +29,19 @@ _COLOURS: dict[str, Colour] = {
 }
 _CAPTIONS: Colour = (200, 70, 150)
 _OTHER: Colour = (110, 110, 110)
+_REVIEW: Colour = (255, 214, 0)
 
-#: Longest side of an overlay in pixels, and the resolution its PDF page is given.
-_LONGEST, _RESOLUTION = 1600, 144.0
-
-# Pages that are in memory at once while a PDF is written.
-_BATCH = 8
+#: Longest side of an overlay in pixels.
+_LONGEST = 1600
 
 
-def draw_overlay(image: Image.Image, page: Page) -> Image.Image:
+def draw_overlay(image: Image.Image, page: Page, *, review: float | None = None) -> Image.Image:
     """A page image with its regions drawn on it.
 
     Args:
         image: the page as it is displayed, any size and mode.
         page: its regions, or its error, which is written across the top.
+        review: regions whose confidence is below this, or that have a warning, are highlighted; None: none is.
 
     Returns:
         A new RGB image, the longest side at most 1600 pixels.
@@ -54,7 +54,8 @@ def draw_overlay(image: Image.Image, page: Page) -> Image.Image:
     font = ImageFont.load_default(size)
     draw = ImageDraw.Draw(canvas, "RGBA")
     for region in page.regions:
-        _draw_region(draw, canvas.size, region, font)
+        reasons = () if review is None else reasons_to_review(region, review)
+        _draw_region(draw, canvas.size, region, font, reasons)
     if page.error:
         draw.text((size, size), page.error, fill=(200, 0, 0), font=font)
     return canvas
@@ -65,15 +66,17 @@ def _draw_region(
     size: tuple[int, int],
     region: Region,
     font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
+    reasons: Sequence[str],
 ) -> None:
     colour = _colour(region.kind)
     left, top, right, bottom = pixel_box(size, region.bbox)
-    draw.rectangle((left, top, right - 1, bottom - 1), fill=(*colour, 28), outline=(*colour, 255), width=2)
+    fill = (*_REVIEW, 90) if reasons else (*colour, 28)
+    draw.rectangle((left, top, right - 1, bottom - 1), fill=fill, outline=(*colour, 255), width=2)
     for line in region.lines:
         x0, y0, x1, y1 = pixel_box(size, line)
         draw.rectangle((x0, y0, x1 - 1, y1 - 1), outline=(*colour, 110))
     label = f"{region.order} {region.kind}" + (f" {region.angle}\u00b0" if region.angle else "")
-    label += " !" if region.warnings else ""
+    label += f" ! {reasons[0]}"[:60] if reasons else " !" if region.warnings else ""
     text_left, text_top, text_right, text_bottom = draw.textbbox((0, 0), label, font=font)
     width, height = text_right - text_left + 6, text_bottom - text_top + 6
     # Above the box if there is room, else inside it.
@@ -94,28 +97,18 @@ def overlay_png(image: Image.Image, page: Page) -> bytes:
     return buffer.getvalue()
 
 
-def write_overlay_pdf(path: str | Path, pages: Iterable[tuple[Image.Image, Page]]) -> int:
-    """Write one PDF page per overlay; `pages` may be lazy, only a few are held at a time.
+def write_overlay_pdf(
+    path: str | Path, pages: Iterable[tuple[Image.Image, Page]], *, review: float | None = None
+) -> int:
+    """Write one PDF page per overlay, its text selectable; `pages` may be lazy, one is held at a time.
+
+    Args:
+        path: the file to write.
+        pages: each page's picture as it is displayed, and its regions.
+        review: see `draw_overlay`.
 
     Returns:
         Number of pages written; with none, no file is made.
     """
-    count = 0
-    drawn = _drawn(pages)
-    while batch := list(islice(drawn, _BATCH)):
-        batch[0].save(
-            path,
-            format="PDF",
-            save_all=True,
-            append_images=batch[1:],
-            append=count > 0,
-            resolution=_RESOLUTION,
-            title="Layout",
-        )
-        count += len(batch)
-    return count
-
-
-def _drawn(pages: Iterable[tuple[Image.Image, Page]]) -> Iterator[Image.Image]:
-    for image, page in pages:
-        yield draw_overlay(image, page)
+    drawn = ((draw_overlay(image, page, review=review), page) for image, page in pages)
+    return write_searchable_pdf(path, drawn, title="Layout")

@@ -81,15 +81,28 @@ def _is_unspaced(char: str) -> bool:
 
 
 def is_continued(before: str, after: str) -> bool:
-    """True if a paragraph clearly goes on in the next piece: no terminal punctuation, then a lower-case start.
+    """True if a paragraph clearly goes on in the next piece.
 
-    Meant for pieces in two columns or on two pages; a few words only are never taken to be continued.
+    That is: it has no terminal punctuation, and the next piece begins with a small letter, or with any letter of a
+    script without small letters, or the last word is broken by a hyphen or followed by a comma. Meant for pieces in
+    two columns or on two pages; a few words only are never taken to be continued.
     """
     before, after = before.rstrip(), after.lstrip()
-    if not before or not after or len(before.split()) < 4:
+    if not before or not after or _length(before) < 4:
         return False
     end = before.rstrip(_CLOSERS)
     if not end or end[-1] in _TERMINAL:
         return False
-    first = after[0]
-    return first.isalpha() and first.islower() and unicodedata.category(first) == "Ll"
+    first = unicodedata.category(after[0])
+    if first == "Ll":
+        return True
+    if first == "Lo":
+        # A heading or caption in such a script has no mark of its own: only long pieces count.
+        return _length(before) >= 12
+    broken = before[-1] in _HYPHENS and len(before) > 1 and before[-2].islower()
+    return (broken or end[-1] == ",") and first in ("Lu", "Nd")
+
+
+def _length(text: str) -> int:
+    """Words; in scripts without spaces between words, pairs of characters."""
+    return max(len(text.split()), sum(map(_is_unspaced, text)) // 2)

@@ -10,6 +10,9 @@ from mineru_diffusion.document.types import BBox, Region
 # Boxes are shrunk by this share of the page on each side, because detectors let neighbours touch.
 _SLACK = 0.004
 
+# A gap between two parts of one column is smaller than this share of the page.
+_WIDE_GAP = 0.045
+
 _LAST = {"aside_text": 2, "page_footnote": 3, "footer": 4}
 
 
@@ -51,7 +54,7 @@ def _order(regions: list[Region]) -> list[Region]:
 def _merge_bands(bands: list[list[Region]]) -> list[list[Region]]:
     """Join neighbouring bands that share the same columns, so that these are read through."""
     groups = [bands[0]]
-    for band in bands[1:]:
+    for index, band in enumerate(bands[1:], start=1):
         together = groups[-1] + band
         columns = _split(together, axis=0)
         n_before, n_band = len(_split(groups[-1], axis=0)), len(_split(band, axis=0))
@@ -59,11 +62,24 @@ def _merge_bands(bands: list[list[Region]]) -> list[list[Region]]:
         if fits and n_before == 1:
             # A date on the right above two columns is no part of the second one; a paragraph is.
             fits = _fills_a_column(groups[-1], columns)
+        if fits and n_band == 1:
+            # What stands alone below columns may be the end of the longer one, or begin what comes next.
+            fits = not _begins_anew(groups[-1], band, bands[index + 1 :])
         if fits:
             groups[-1] = together
         else:
             groups.append(band)
     return groups
+
+
+def _begins_anew(above: list[Region], band: list[Region], rest: list[list[Region]]) -> bool:
+    """True if a band in one column only, below columns, belongs to what follows it rather than to the column."""
+    if min(region.bbox[1] for region in band) - max(region.bbox[3] for region in above) > _WIDE_GAP:
+        return True
+    if any(region.kind != "title" for region in band):
+        return False
+    # A heading needs text below it in its own column.
+    return not rest or len(_split([*above, *band, *rest[0]], axis=0)) < len(_split(above, axis=0))
 
 
 def _fills_a_column(regions: list[Region], columns: list[list[Region]]) -> bool:

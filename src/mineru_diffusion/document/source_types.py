@@ -15,6 +15,9 @@ DEFAULT_MAX_PIXELS = 40_000_000
 #: Pixels of an image file at most; larger files are refused before anything is decoded.
 DEFAULT_MAX_IMAGE_PIXELS = 180_000_000
 
+#: Pixels of a page image's longer side at most: image libraries count in 16 bits here and there.
+MAX_SIDE = 30_000
+
 SourceKind = Literal["pdf", "image"]
 
 
@@ -55,6 +58,11 @@ class Source(Protocol):
         """Number of pages or frames, at least one."""
         ...
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is wrong with the file as a whole though it can be read, in words."""
+        ...
+
     def page(self, index: int) -> PageImage:
         """Render page `index` (from 0). Raises SourceError if this page is damaged, IndexError if there is none."""
         ...
@@ -72,6 +80,19 @@ class Source(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+def fitting_scale(width: float, height: float, max_pixels: int) -> float:
+    """The largest factor, 1 at most, that brings an image within `max_pixels` and both sides within `MAX_SIDE`."""
+    # A side below one pixel is drawn as one.
+    width, height = max(width, 1.0), max(height, 1.0)
+    by_side = MAX_SIDE / max(width, height)
+    by_area = (max_pixels / (width * height)) ** 0.5
+    scale = min(1.0, by_side, by_area)
+    # Where the shorter side cannot shrink any more, the longer one must do it alone.
+    if min(width, height) * scale < 1.0:
+        scale = min(scale, max_pixels / max(width, height))
+    return scale
 
 
 def check_index(index: int, page_count: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -47,15 +47,20 @@ class Table:
         return any(cell.row_span > 1 or cell.col_span > 1 for cell in self.cells)
 
 
-def table_to_html(table: Table) -> str:
-    """The table as one line of HTML, text escaped."""
+def escape_cell(text: str) -> str:
+    """A cell's text as HTML; line breaks of its own stay line breaks."""
+    return "<br>".join(escape(line) for line in text.split("\n"))
+
+
+def table_to_html(table: Table, render: Callable[[str], str] = escape_cell) -> str:
+    """The table as one line of HTML; `render` makes HTML of the text of a cell or caption."""
     rows: list[list[str]] = [[] for _ in range(table.n_rows)]
     for cell in table.cells:
         tag = "th" if cell.header else "td"
         spans = f' rowspan="{cell.row_span}"' if cell.row_span > 1 else ""
         spans += f' colspan="{cell.col_span}"' if cell.col_span > 1 else ""
-        rows[cell.row].append(f"<{tag}{spans}>{escape(cell.text)}</{tag}>")
-    caption = f"<caption>{escape(table.caption)}</caption>" if table.caption else ""
+        rows[cell.row].append(f"<{tag}{spans}>{render(cell.text)}</{tag}>")
+    caption = f"<caption>{render(table.caption)}</caption>" if table.caption else ""
     body = "".join("<tr>" + "".join(row) + "</tr>" for row in rows)
     return f"<table>{caption}{body}</table>"
 

@@ -24,6 +24,7 @@ KINDS = (
     "image_caption",
     "image_footnote",
     "code_caption",
+    "code_footnote",
     "ref_text",
     "phonetic",
     "header",
@@ -55,6 +56,7 @@ class Region:
         warnings: everything a careful reader should know; empty when all went well.
         image_path: path of the saved crop relative to the output folder, or "".
         lines: line boxes that were read one by one, when the checkpoint's text unit is `line`.
+        line_texts: what each of `lines` says, before they were joined; as many as `lines`, or none.
     """
 
     kind: str
@@ -69,6 +71,7 @@ class Region:
     warnings: tuple[str, ...] = ()
     image_path: str = ""
     lines: tuple[BBox, ...] = ()
+    line_texts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

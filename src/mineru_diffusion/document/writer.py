@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 import threading
-import uuid
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import TracebackType
 
 from PIL import Image
 
-from mineru_diffusion.document.content_list import content_list
-from mineru_diffusion.document.document_json import document_to_json, read_document
-from mineru_diffusion.document.html import document_to_html
-from mineru_diffusion.document.markdown import document_to_markdown
+from mineru_diffusion.document.document_json import read_document
+from mineru_diffusion.document.export_options import ExportOptions
+from mineru_diffusion.document.exports import DrawnPages, ExportJob, files_of
+from mineru_diffusion.document.manifest import MANIFEST, Manifest
 from mineru_diffusion.document.names import collision_key, safe_stem, with_suffix
-from mineru_diffusion.document.overlay import write_overlay_pdf
+from mineru_diffusion.document.staging import Staging, output_error
 from mineru_diffusion.document.types import Document, Page
-from mineru_diffusion.errors import SourceError, UsageError
+from mineru_diffusion.errors import OutputError, SourceError, UsageError
 
 IMAGES = "images"
 
@@ -39,101 +37,166 @@ class OutputFolder:
 
     directory: Path
     stem: str
+    staging: Staging = field(compare=False, repr=False)
 
     def file(self, ending: str) -> Path:
         """Path of `<stem><ending>`, e.g. `file(".md")`."""
         return self.directory / f"{self.stem}{ending}"
 
+    def put(self, target: Path, write: Callable[[Path], object]) -> bool:
+        """See `Staging.put`."""
+        return self.staging.put(target, write)
+
     def save_image(self, image: Image.Image, page_index: int, order: int, kind: str) -> str:
-        """Save a region's crop as PNG; returns its path relative to the folder, for `Region.image_path`."""
+        """Save a region's crop as PNG; returns its path relative to the folder, for `Region.image_path`.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
         label = re.sub(r"[^a-z0-9]+", "_", kind.lower()).strip("_")[:40] or "region"
         relative = f"{IMAGES}/p{page_index + 1:04d}_{order:03d}_{label}.png"
         target = self.directory / relative
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _write_atomically(target, lambda path: image.save(path, format="PNG"))
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise output_error(target.parent, error) from error
+        self.put(target, lambda path: image.save(path, format="PNG"))
         return relative
 
 
 class OutputWriter:
-    """Writes parsed documents below one folder; may be shared between threads.
+    """Writes parsed documents below one folder; may be shared between threads. Use it in a `with` statement.
 
     Raises:
         UsageError: `out_dir` cannot be made or is a file.
+        OutputError: nothing can be written there.
     """
 
     def __init__(self, out_dir: str | Path) -> None:
         self.out_dir = Path(out_dir)
         self._lock = threading.Lock()
         self._folders: dict[str, OutputFolder] = {}
+        self._taken: dict[str, Path] | None = None
         try:
             self.out_dir.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"{out_dir}: cannot be used as output folder: {error.strerror or error}") from error
+        self._staging = Staging(self.out_dir)
+
+    def __enter__(self) -> OutputWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove what was left unfinished."""
+        self._staging.close()
 
     def folder_for(self, source: str | Path) -> OutputFolder:
         """The folder of a source: always the same one, also in a later run, and never another source's.
 
         The first source of a name gets the plain name; further ones, and names that differ only by case or
         Unicode form, get a hash of their path behind it. The folder is made, and marked as taken, on the way.
+
+        Raises:
+            OutputError: it cannot be made.
         """
+        return self._folder(source, make=True)
+
+    def find(self, source: str | Path) -> OutputFolder | None:
+        """The folder that a source got before; None if there is none."""
+        with contextlib.suppress(_NoFolder):
+            return self._folder(source, make=False)
+        return None
+
+    def _folder(self, source: str | Path, *, make: bool) -> OutputFolder:
         identity = _identity(source)
         with self._lock:
             if identity not in self._folders:
-                self._folders[identity] = self._claim(Path(source), identity)
+                directory = self._claim(Path(source), identity, make=make)
+                self._folders[identity] = OutputFolder(directory, directory.name, self._staging)
             return self._folders[identity]
 
-    def _claim(self, source: Path, identity: str) -> OutputFolder:
+    def _claim(self, source: Path, identity: str, *, make: bool) -> Path:
         stem = safe_stem(source.stem)
         hashed = with_suffix(stem, f"-{identity[:8]}")
-        existing = {collision_key(entry.name): entry for entry in self.out_dir.iterdir()}
+        names = (stem, hashed, with_suffix(stem, f"-{identity[:24]}"))
+        taken = self._names()
         # A folder that this source got in an earlier run comes before any new one.
-        for name in (stem, hashed):
-            entry = existing.get(collision_key(name))
+        for name in names:
+            entry = taken.get(collision_key(name))
             if entry is not None and _owner(entry) == identity:
-                return OutputFolder(entry, entry.name)
-        for name in (stem, hashed, with_suffix(stem, f"-{identity[:24]}")):
-            directory = existing.get(collision_key(name), self.out_dir / name)
+                return entry
+        if not make:
+            raise _NoFolder
+        for name in names:
+            directory = taken.get(collision_key(name), self.out_dir / name)
             if _take(directory, identity):
-                return OutputFolder(directory, directory.name)
-        raise UsageError(f"{self.out_dir}: no free name for {source}; choose another output folder")
+                taken[collision_key(name)] = directory
+                return directory
+        raise OutputError(self.out_dir, f"no free name for {source}", "choose another output folder")
+
+    def _names(self) -> dict[str, Path]:
+        """Entries of the output folder by collision key; read once, because there may be very many."""
+        if self._taken is None:
+            with os.scandir(self.out_dir) as entries:
+                self._taken = {collision_key(entry.name): self.out_dir / entry.name for entry in entries}
+        return self._taken
 
     def existing(self, source: str | Path) -> Document | None:
         """What an earlier run wrote for this source, or None if that is missing or unreadable."""
+        folder = self.find(source)
         try:
-            return read_document(self.folder_for(source).file(".json"))
+            return None if folder is None else read_document(folder.file(".json"))
         except SourceError:
             return None
 
     def write(
         self,
         document: Document,
+        formats: Iterable[str] = (),
+        options: ExportOptions | None = None,
         *,
-        html: bool = False,
-        overlay: Iterable[tuple[Image.Image, Page]] | None = None,
-        furniture: bool = False,
+        pages: DrawnPages | None = None,
+        manifest: Manifest | None = None,
     ) -> OutputFolder:
-        """Write all files of a document; `<stem>.json` comes last, so that its presence means that all are there.
+        """Write all files of a document. `<stem>.json` and the manifest come last: where they are, all are there.
 
         Args:
             document: `document.source` decides on the folder. Crops were saved before, by `OutputFolder.save_image`.
-            html: write `<stem>.html` as well.
-            overlay: pages with their images, drawn into `<stem>_layout.pdf` when given (may be lazy).
-            furniture: keep headers, footers and page numbers in Markdown and HTML.
+            formats: formats besides Markdown and JSON; see `exports.FORMATS`.
+            options: how they are written.
+            pages: renders the pages once more, for formats that show them; without it, those stay empty.
+            manifest: kept for later runs, with the names of the files filled in.
+
+        Raises:
+            OutputError: a file cannot be written.
         """
         folder = self.folder_for(document.source)
-        _write_text(folder.file(".md"), document_to_markdown(document, furniture=furniture))
-        items = json.dumps(content_list(document), ensure_ascii=False, indent=2)
-        _write_text(folder.file("_content_list.json"), items + "\n")
-        if html:
-            page = document_to_html(document, image_root=folder.directory, furniture=furniture)
-            _write_text(folder.file(".html"), page)
-        pages = iter(overlay or ())
-        if (first := next(pages, None)) is not None:
-            drawn = chain([first], pages)
-            _write_atomically(folder.file("_layout.pdf"), lambda path: write_overlay_pdf(path, drawn))
-        _write_text(folder.file(".json"), document_to_json(document))
-        _drop_stale_images(folder, document)
+        (folder.directory / MANIFEST).unlink(missing_ok=True)
+        job = ExportJob(document, folder.directory, options or ExportOptions(), pages or _no_pages)
+        written = []
+        for file in files_of(formats):
+            target = folder.file(file.ending)
+            if folder.put(target, lambda path, file=file: file.write(job, path)):  # type: ignore[misc]
+                written.append(target.name)
+        pictures = sorted({r.image_path for page in document.pages for r in page.regions if r.image_path})
+        _drop_stale_images(folder, {*pictures})
+        if manifest is not None:
+            text = replace(manifest, files=(*written, *pictures)).to_json()
+            folder.put(folder.directory / MANIFEST, lambda path: path.write_text(text, encoding="utf-8"))
         return folder
+
+
+class _NoFolder(Exception):
+    """A source has no folder yet."""
+
+
+def _no_pages(dpi: float) -> Iterator[tuple[Image.Image, Page]]:
+    return iter(())
 
 
 def _identity(source: str | Path) -> str:
@@ -152,6 +215,8 @@ def _take(directory: Path, identity: str) -> bool:
     """Mark a new or empty folder as this source's; False if it is someone else's."""
     try:
         directory.mkdir(exist_ok=True)
+        if [entry.name for entry in directory.iterdir()] == [_MARKER] and not _owner(directory):
+            (directory / _MARKER).unlink()  # whoever made it was stopped before it was written
         if any(entry.name != _MARKER for entry in directory.iterdir()) and not (directory / _MARKER).exists():
             return False
         # Exclusive creation is what decides between two processes.
@@ -160,33 +225,15 @@ def _take(directory: Path, identity: str) -> bool:
     except FileExistsError:
         return directory.is_dir() and _owner(directory) == identity
     except OSError as error:
-        raise UsageError(f"{directory}: cannot be written: {error.strerror or error}") from error
+        raise output_error(directory, error) from error
     return True
 
 
-def _write_text(target: Path, text: str) -> None:
-    data = text.encode("utf-8", errors="replace")
-    _write_atomically(target, lambda path: path.write_bytes(data))
-
-
-def _write_atomically(target: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` make a temporary file beside `target`, then put it in place in one step."""
-    temporary = target.with_name(f".writing-{uuid.uuid4().hex}")
-    try:
-        write(temporary)
-        os.replace(temporary, target)
-    except OSError as error:
-        raise UsageError(f"{target}: cannot be written: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _drop_stale_images(folder: OutputFolder, document: Document) -> None:
-    """Remove crops of an earlier run that this document does not name."""
+def _drop_stale_images(folder: OutputFolder, named: set[str]) -> None:
+    """Remove crops of an earlier run that the document does not name."""
     images = folder.directory / IMAGES
     if not images.is_dir():
         return
-    named = {region.image_path for page in document.pages for region in page.regions}
     for path in images.iterdir():
         if _OUR_IMAGES.fullmatch(path.name) and f"{IMAGES}/{path.name}" not in named:
             with contextlib.suppress(OSError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from pathlib import Path
 
 import torch
@@ -65,3 +67,16 @@ def default_cache_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0] // 2
     return 2 << 30
+
+
+def choose_threads() -> int:
+    """Let torch use no more threads than this process may run on at once: a container's share, or the cores that it is
+    bound to; returns how many it uses. `OMP_NUM_THREADS` and an earlier `torch.set_num_threads` are kept if lower."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        if quota != "max":
+            allowed = min(allowed, max(1, round(int(quota) / int(period))))
+    if torch.get_num_threads() > allowed:
+        torch.set_num_threads(allowed)
+    return torch.get_num_threads()

@@ -3,88 +3,31 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Several
+from copy import deepcopy
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any
 
-import torch
-from PIL import Image
-from torch import Tensor
-
-from mineru_diffusion.diffusion.unmasking import make_policy
 from mineru_diffusion.engine.cache import PagedCache
-from mineru_diffusion.engine.devices import choose_device, choose_dtype, default_cache_bytes, default_max_rows
-from mineru_diffusion.engine.loop import DecodingLoop, LoopCounters
+from mineru_diffusion.engine.devices import (
+    choose_device,
+    choose_dtype,
+    choose_threads,
+    default_cache_bytes,
+    default_max_rows,
+)
+from mineru_diffusion.engine.images import ImageQueue
+from mineru_diffusion.engine.loop import DecodingLoop, page_tokens
+from mineru_diffusion.engine.quantize import quantize_model
+from mineru_diffusion.engine.requests import block_length_of, new_sequence, stop_ids_of
 from mineru_diffusion.engine.sequence import Sequence
-from mineru_diffusion.engine.types import CheckpointProfile, DecodingParams, Request, Result
+from mineru_diffusion.engine.sharing import SharedRequests, request_key
+from mineru_diffusion.engine.stats import EngineStats
+from mineru_diffusion.engine.types import CheckpointProfile, Request, Result
 from mineru_diffusion.errors import EngineError, RequestTooLarge, UsageError
-from mineru_diffusion.model import MinerUDiffusionForConditionalGeneration
 from mineru_diffusion.model.checkpoint import Checkpoint, load_checkpoint
-
-VISION_PATCHES = 1 << 14
-"""Patches of one call of the vision tower: bounds its memory."""
-
-
-def new_sequence(
-    request_id: int,
-    prompt_ids: list[int],
-    params: DecodingParams,
-    profile: CheckpointProfile,
-    *,
-    block_length: int,
-    mask_id: int,
-    default_stops: frozenset[int],
-    tag: object = None,
-) -> Sequence:
-    """A request's state, with the checkpoint's defaults filled in.
-
-    Raises:
-        UsageError: a parameter is out of range.
-    """
-    max_tokens = profile.max_tokens if params.max_tokens is None else params.max_tokens
-    if max_tokens < 1:
-        raise UsageError(f"max_tokens must be at least 1, not {max_tokens}")
-    if not prompt_ids:
-        raise UsageError("the prompt is empty")
-    if params.temperature < 0:
-        raise UsageError(f"the temperature must not be negative, not {params.temperature}")
-    try:
-        policy = make_policy(
-            params.policy or "threshold",
-            threshold=profile.threshold if params.threshold is None else params.threshold,
-            steps=params.steps,
-            factor=params.factor,
-            gamma=params.gamma,
-            block_length=block_length,
-        )
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    return Sequence(
-        id=request_id,
-        prompt_ids=prompt_ids,
-        block_length=block_length,
-        mask_id=mask_id,
-        policy=policy,
-        max_tokens=max_tokens,
-        stop_ids=default_stops if params.stop_ids is None else frozenset(params.stop_ids),
-        temperature=params.temperature,
-        skip_after_stop=True if params.skip_after_stop is None else params.skip_after_stop,
-        guard=params.repetition_guard,
-        generator=torch.Generator().manual_seed(params.seed) if params.temperature > 0 else None,
-        tag=tag,
-    )
-
-
-def _stop_ids(model: MinerUDiffusionForConditionalGeneration) -> frozenset[int]:
-    """End tokens as the checkpoint's generation configuration, or its config, has them."""
-    for source in (model.generation_config, model.config, model.config.text_config):
-        eos = getattr(source, "eos_token_id", None)
-        if eos is not None:
-            return frozenset(int(i) for i in (eos if isinstance(eos, (list, tuple)) else [eos]))
-    return frozenset()
 
 
 class LocalEngine:
@@ -92,9 +35,10 @@ class LocalEngine:
 
     Args:
         checkpoint: model, processor and profile.
-        max_rows: rows of a forward pass; None: by device.
+        max_rows: sequences that run at a time, and blocks of a forward pass; None: by device.
         cache_bytes: memory of the key/value cache at most; None: by device.
         block_length: another block length than the checkpoint's own.
+        compiled: compile the decoder's layers with `torch.compile`.
     """
 
     def __init__(
@@ -104,31 +48,35 @@ class LocalEngine:
         max_rows: int | None = None,
         cache_bytes: int | None = None,
         block_length: int | None = None,
+        compiled: bool = False,
     ) -> None:
         self._profile = checkpoint.profile
         self._processor = checkpoint.processor
-        self._model = checkpoint.model
-        text = self._model.config.text_config
-        block_length = block_length or self._profile.block_length
-        weight = self._model.language_model.lm_head.weight
-        page = PagedCache.page_bytes(
-            text.num_hidden_layers, text.num_key_value_heads, text.head_dim, block_length, weight.dtype
+        model = checkpoint.model
+        text = model.config.text_config
+        block_length = block_length_of(self._profile, block_length)
+        weight = model.language_model.lm_head.weight
+        self._page_bytes = PagedCache.page_bytes(
+            text.num_hidden_layers, text.num_key_value_heads, text.head_dim, page_tokens(block_length), weight.dtype
         )
-        self._page_bytes = page
         self.loop = DecodingLoop(
-            self._model,
+            model,
             block_length=block_length,
             max_rows=max_rows or default_max_rows(weight.device),
-            max_pages=max(1, (cache_bytes or default_cache_bytes(weight.device)) // page),
+            max_pages=max(1, (cache_bytes or default_cache_bytes(weight.device)) // self._page_bytes),
+            compiled=compiled,
         )
+        self._images = ImageQueue(model, self._processor, self.loop.stats)
         vocabulary = self._processor.tokenizer.get_vocab()
         ends = {vocabulary[token] for token in ("<|im_end|>", "<|endoftext|>") if token in vocabulary}
         # Exported checkpoints list all of these; the published one may list one.
-        self._stops = _stop_ids(self._model) | ends
+        self._stops = stop_ids_of(model) | ends
         self._ids = count()
-        self._images: dict[int, Image.Image] = {}
+        self._shared = SharedRequests()
         self._done: deque[tuple[int, Result]] = deque()
         self._closed = False
+        self.on_pass: Callable[[], None] | None = None
+        """Called by `stream` after every pass, in the thread that drives it; may submit, cancel and call `partial`."""
 
     @property
     def profile(self) -> CheckpointProfile:
@@ -140,9 +88,23 @@ class LocalEngine:
         return self._processor.image_processor.factor
 
     @property
-    def counters(self) -> LoopCounters:
-        """What the loop did so far."""
-        return self.loop.counters
+    def counters(self) -> EngineStats:
+        """What the loop did so far, counting on."""
+        return self.loop.stats
+
+    def stats(self) -> EngineStats:
+        """What the engine did so far, as a copy."""
+        return deepcopy(self.loop.stats)
+
+    @property
+    def max_rows(self) -> int:
+        """Requests that run at a time."""
+        return self.loop.scheduler.max_rows
+
+    @property
+    def cache_pages(self) -> tuple[int, int]:
+        """Cache pages that are handed out, and pages in all."""
+        return self.loop.cache.used, self.loop.cache.max_pages
 
     def submit(self, request: Request) -> int:
         """Queue a request; returns its id.
@@ -167,10 +129,11 @@ class LocalEngine:
         images = self._processor.image_processor
         try:
             counts = [] if request.image is None else [images.tokens(request.image)]
-            text = self._processor.prompt(prompt, images=len(counts), system=self._profile.system_prompt)
+            system = request.system or self._profile.system_prompt
+            text = self._processor.prompt(prompt, images=len(counts), system=system)
             prompt_ids = self._processor.expand(text, counts)
         except ValueError as error:
-            self._fail(request_id, request, str(error))
+            self._fail(request_id, request.tag, str(error))
             return request_id
         sequence = new_sequence(
             request_id,
@@ -183,21 +146,26 @@ class LocalEngine:
             tag=request.tag,
         )
         if not self.loop.scheduler.fits(sequence):
-            pages, room = sequence.reserved_pages, self.loop.cache.max_pages
+            pages, room = self.loop.cache.pages_for(sequence.longest), self.loop.cache.max_pages
             problem = RequestTooLarge(
                 f"the request needs {pages} cache pages ({pages * self._page_bytes / 2**20:.0f} MiB: {len(prompt_ids)} "
                 f"prompt and up to {sequence.max_tokens} generated tokens), the cache has {room}; "
                 "lower max_tokens or the image size, or enlarge the cache"
             )
-            self._fail(request_id, request, str(problem))
+            self._fail(request_id, request.tag, str(problem))
             return request_id
+        key = request_key(request.image, prompt_ids, request.params)
+        if self._shared.join(key, request_id, request.tag):
+            self.loop.stats.shared += 1
+            return request_id
+        self._shared.open(key, request_id, request.tag)
         if request.image is not None:
-            self._images[request_id] = request.image
+            self._images.add(request_id, request.image)
         self.loop.scheduler.waiting.append(sequence)
         return request_id
 
-    def _fail(self, request_id: int, request: Request, message: str) -> None:
-        self._done.append((request_id, Result(text="", finish_reason="error", error=message, tag=request.tag)))
+    def _fail(self, request_id: int, tag: object, message: str) -> None:
+        self._done.append((request_id, Result(text="", finish_reason="error", error=message, tag=tag)))
 
     def stream(self) -> Iterator[tuple[int, Result]]:
         """Run until nothing is queued, yielding results in the order in which they finish. Requests may be submitted
@@ -206,7 +174,10 @@ class LocalEngine:
         while True:
             while self._done:
                 yield self._done.popleft()
-            self._prepare(scheduler.admit())
+            for sequence, problem in self._images.embed(scheduler.admit()):
+                self.loop.release(sequence)
+                for request_id, tag in self._shared.close(sequence.id):
+                    self._fail(request_id, tag, problem)
             if not scheduler.running:
                 if not scheduler.waiting and not self._done:
                     return
@@ -216,7 +187,28 @@ class LocalEngine:
             except (RuntimeError, MemoryError) as error:
                 raise EngineError(f"the forward pass failed: {error}") from error
             for sequence in finished:
-                self._done.append((sequence.id, sequence.result(self._processor.decode(sequence.tokens))))
+                result = sequence.result(self._processor.decode(sequence.tokens))
+                for request_id, tag in self._shared.close(sequence.id):
+                    self._done.append((request_id, replace(result, tag=tag)))
+            if self.on_pass is not None:
+                self.on_pass()
+
+    def _sequence(self, request_id: int) -> Sequence | None:
+        """What is decoded for a queued or running request."""
+        sequence_id = self._shared.sequence_of(request_id)
+        if sequence_id is None:
+            return None
+        scheduler = self.loop.scheduler
+        return scheduler.running.get(sequence_id) or next((s for s in scheduler.waiting if s.id == sequence_id), None)
+
+    def partial(self, request_id: int) -> tuple[int, ...] | None:
+        """Tokens of the blocks that a queued or running request has finished; None if it is neither."""
+        sequence = self._sequence(request_id)
+        return None if sequence is None else tuple(sequence.tokens)
+
+    def decode(self, tokens: Several[int]) -> str:
+        """Text of tokens, as in `Result.text`."""
+        return self._processor.decode(tokens)
 
     def generate(self, requests: Several[Request]) -> list[Result]:
         """Run these requests and return their results in the same order. Results of requests that were submitted
@@ -244,15 +236,15 @@ class LocalEngine:
 
     def cancel(self, request_id: int) -> bool:
         """Give up a request and free its pages; its result says `cancelled`. False if it is unknown or done."""
-        scheduler = self.loop.scheduler
-        waiting = next((s for s in scheduler.waiting if s.id == request_id), None)
-        sequence = scheduler.running.get(request_id) or waiting
+        sequence = self._sequence(request_id)
         if sequence is None:
             return False
-        scheduler.release(sequence)
-        self._images.pop(request_id, None)
-        sequence.finish_reason = "cancelled"
-        self._done.append((request_id, sequence.result(self._processor.decode(sequence.tokens))))
+        tag, alone = self._shared.leave(request_id)
+        if alone:
+            self.loop.release(sequence)
+            self._images.drop(sequence.id)
+        text = self._processor.decode(sequence.tokens)
+        self._done.append((request_id, replace(sequence.result(text, "cancelled"), tag=tag)))
         return True
 
     def close(self) -> None:
@@ -260,66 +252,17 @@ class LocalEngine:
         self._closed = True
         scheduler = self.loop.scheduler
         for sequence in [*scheduler.waiting, *scheduler.running.values()]:
-            scheduler.release(sequence)
+            self.loop.release(sequence)
+        self._shared.clear()
         self._images.clear()
         self._done.clear()
-        self.loop.cache.keys.clear()
-        self.loop.cache.values.clear()
+        self.loop.cache.clear()
 
     def __enter__(self) -> LocalEngine:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @torch.inference_mode()
-    def _prepare(self, admitted: list[Sequence]) -> None:
-        """Encode the images of admitted requests, many at a time, and embed their prompts. A request whose image cannot
-        be decoded fails alone."""
-        group: list[tuple[Sequence, Any, tuple[int, int, int]]] = []
-        patches = 0
-        for sequence in admitted:
-            image = self._images.pop(sequence.id, None)
-            if image is None:
-                self._embed(sequence, None)
-                continue
-            try:
-                pixels, grid = self._processor.image_processor.patches(image)
-            except (OSError, ValueError, SyntaxError) as error:  # Pillow reads lazily, and raises all of these
-                self._give_up(sequence, f"the image cannot be decoded: {error}")
-                continue
-            if group and patches + pixels.shape[0] > VISION_PATCHES:
-                self._encode(group)
-                group, patches = [], 0
-            group.append((sequence, torch.from_numpy(pixels), grid))
-            patches += pixels.shape[0]
-        if group:
-            self._encode(group)
-
-    def _give_up(self, sequence: Sequence, message: str) -> None:
-        self.loop.scheduler.release(sequence)
-        self._done.append((sequence.id, Result(text="", finish_reason="error", error=message, tag=sequence.tag)))
-
-    def _encode(self, group: list[tuple[Sequence, Tensor, tuple[int, int, int]]]) -> None:
-        try:
-            self._encode_and_embed(group)
-        except (RuntimeError, MemoryError) as error:
-            for sequence, _, _ in group:
-                self._give_up(sequence, f"encoding the image failed: {error}")
-
-    def _encode_and_embed(self, group: list[tuple[Sequence, Tensor, tuple[int, int, int]]]) -> None:
-        device, dtype = self.loop.device, self.loop.dtype
-        pixels = torch.cat([piece for _, piece, _ in group]).to(device=device, dtype=dtype)
-        visual = self._model.encode_images(pixels, [grid for _, _, grid in group])
-        merge = self._processor.image_processor.merge_size**2
-        for (sequence, _, _), piece in zip(
-            group, visual.split([p.shape[0] // merge for _, p, _ in group]), strict=True
-        ):
-            self._embed(sequence, piece)
-
-    def _embed(self, sequence: Sequence, visual: Tensor | None) -> None:
-        ids = torch.tensor([sequence.prompt_ids], device=self.loop.device)
-        sequence.prompt_embeds = self._model.embed(ids, visual)[0]
 
 
 def load_engine(
@@ -329,6 +272,8 @@ def load_engine(
     dtype: str = "auto",
     max_rows: int | None = None,
     cache_bytes: int | None = None,
+    quantize: str | None = None,
+    compiled: bool = False,
 ) -> LocalEngine:
     """Load a checkpoint and build an engine on it.
 
@@ -336,61 +281,22 @@ def load_engine(
         model: a checkpoint folder; None: the checkpoint that comes with the package.
         device: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`.
         dtype: `auto`, `float32`, `bfloat16` or `float16`.
-        max_rows: rows (blocks) of a forward pass at most; None: by device.
+        max_rows: sequences that run at a time at most; None: by device.
         cache_bytes: memory of the key/value cache at most; None: by device.
+        quantize: `int8`: the decoder's matrices in 8 bits; None: as `dtype` says.
+        compiled: compile the decoder's layers with `torch.compile` (needs a C++ compiler; the first pages wait for it).
 
     Raises:
         CheckpointError: the checkpoint cannot be loaded.
-        UsageError: an unknown device or dtype.
+        UsageError: an unknown device, dtype or quantization.
     """
     from mineru_diffusion.assets import packaged_checkpoint
 
     folder = packaged_checkpoint() if model is None else Path(model)
     where = choose_device(device)
+    if where.type == "cpu":
+        choose_threads()
     checkpoint = load_checkpoint(folder, device=where, dtype=choose_dtype(dtype, where, folder))
-    return LocalEngine(checkpoint, max_rows=max_rows, cache_bytes=cache_bytes)
-
-
-@torch.inference_mode()
-def generate_batch(
-    model: MinerUDiffusionForConditionalGeneration,
-    input_ids: Tensor,
-    pixel_values: Tensor | None,
-    image_grid_thw: Any,
-    params: DecodingParams,
-    profile: CheckpointProfile,
-    *,
-    block_length: int | None = None,
-) -> list[Result]:
-    """Decode prompts [N, P] that are already encoded; what `model.generate` calls. Texts are left empty."""
-    stops = _stop_ids(model)
-    length = block_length or profile.block_length
-    visual = None if pixel_values is None else model.encode_images(pixel_values, image_grid_thw)
-    embeds = model.embed(input_ids, visual)
-    sequences = [
-        new_sequence(
-            row,
-            ids,
-            # Copies of one prompt are to give different samples.
-            replace(params, seed=params.seed + row),
-            profile,
-            block_length=length,
-            mask_id=int(model.config.mask_token_id),
-            default_stops=stops,
-        )
-        for row, ids in enumerate(input_ids.tolist())
-    ]
-    loop = DecodingLoop(
-        model,
-        block_length=length,
-        max_rows=default_max_rows(model.language_model.lm_head.weight.device),
-        max_pages=sum(sequence.reserved_pages for sequence in sequences) or 1,
-    )
-    for sequence, embedded in zip(sequences, embeds, strict=True):
-        sequence.prompt_embeds = embedded
-        loop.scheduler.waiting.append(sequence)
-    while loop.scheduler.waiting or loop.scheduler.running:
-        loop.scheduler.admit()
-        for _ in loop.run_pass():
-            pass
-    return [sequence.result("") for sequence in sequences]
+    if quantize is not None:
+        quantize_model(checkpoint.model, quantize)
+    return LocalEngine(checkpoint, max_rows=max_rows, cache_bytes=cache_bytes, compiled=compiled)

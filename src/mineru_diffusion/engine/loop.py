@@ -1,43 +1,43 @@
-"""The decoding loop. It exists once: `model.generate`, the engine and the benchmarks all run it.
+"""The decoding loop. It exists once: `model.generate`, the engine and the benchmarks all run it, for diffusion and for
+autoregressive checkpoints.
 
-Shapes: N rows, B block length, D decoder width, V vocabulary, M masked positions of all denoised rows.
+Shapes: T positions of a pass, W decoder width, R sequences that take a step, B block length, M masked positions of
+these.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
+from torch.profiler import record_function
 
 from mineru_diffusion.diffusion.unmasking import BlockStatistics, UnmaskingPolicy
+from mineru_diffusion.engine.blocks import BlockTable
 from mineru_diffusion.engine.cache import PagedCache
+from mineru_diffusion.engine.forward import InferenceDecoder
+from mineru_diffusion.engine.head import predict
 from mineru_diffusion.engine.rows import RowAttention
-from mineru_diffusion.engine.scheduler import PlannedRows, Scheduler
+from mineru_diffusion.engine.scheduler import Planned, Scheduler
 from mineru_diffusion.engine.sequence import Sequence
+from mineru_diffusion.engine.stats import EngineStats
 from mineru_diffusion.model import MinerUDiffusionForConditionalGeneration
 
-HEAD_CHUNK_ELEMENTS = 1 << 26
-"""Logits held at a time (256 MB in float32): bounds memory with vocabularies of 150,000 tokens."""
+CAUSAL_PAGE = 32
+"""Positions of a page where blocks have one position."""
+
+CAUSAL_PREFILL = 16
+"""Prompt positions of a pass for each sequence that may run, where blocks have one position."""
 
 
-@dataclass
-class LoopCounters:
-    """What the loop did since it was made.
-
-    Attributes:
-        passes: forward passes of the decoder.
-        rows: rows in all passes; `rows / passes` is the occupancy.
-        tokens: tokens of finished requests.
-    """
-
-    passes: int = 0
-    rows: int = 0
-    tokens: int = 0
+def page_tokens(block_length: int) -> int:
+    """Positions of a cache page."""
+    return block_length if block_length > 1 else CAUSAL_PAGE
 
 
 class DecodingLoop:
@@ -45,13 +45,20 @@ class DecodingLoop:
 
     Args:
         model: in evaluation mode, on its device.
-        block_length: B.
-        max_rows: rows of a pass.
+        block_length: B; 1 where `causal`.
+        max_rows: sequences that run at a time.
         max_pages: pages of the cache.
+        compiled: compile the layers.
     """
 
     def __init__(
-        self, model: MinerUDiffusionForConditionalGeneration, *, block_length: int, max_rows: int, max_pages: int
+        self,
+        model: MinerUDiffusionForConditionalGeneration,
+        *,
+        block_length: int,
+        max_rows: int,
+        max_pages: int,
+        compiled: bool = False,
     ) -> None:
         text = model.config.text_config
         weight = model.language_model.lm_head.weight
@@ -59,158 +66,152 @@ class DecodingLoop:
         self.block_length = block_length
         self.mask_id = int(model.config.mask_token_id)
         self.device, self.dtype = weight.device, weight.dtype
+        self.decoder = InferenceDecoder(model.language_model.model, compiled=compiled)
         self.cache = PagedCache(
             layers=text.num_hidden_layers,
             kv_heads=text.num_key_value_heads,
             head_dim=text.head_dim,
-            block_length=block_length,
+            page_tokens=page_tokens(block_length),
             max_pages=max_pages,
             dtype=self.dtype,
             device=self.device,
         )
-        self.scheduler = Scheduler(self.cache, max_rows)
-        self.counters = LoopCounters()
+        rows = max(2, max_rows)
+        self.scheduler = Scheduler(self.cache, rows, rows * (block_length if block_length > 1 else CAUSAL_PREFILL))
+        self.blocks = BlockTable(block_length, self.mask_id, text.vocab_size)
+        self.stats = EngineStats(
+            max_rows=rows,
+            page_tokens=self.cache.page_tokens,
+            pages=max_pages,
+            page_bytes=PagedCache.page_bytes(
+                text.num_hidden_layers, text.num_key_value_heads, text.head_dim, self.cache.page_tokens, self.dtype
+            ),
+        )
+
+    def release(self, sequence: Sequence) -> None:
+        """Forget a sequence: its pages and its block."""
+        self.scheduler.release(sequence)
+        self.blocks.release(sequence)
 
     @torch.inference_mode()
     def run_pass(self) -> Iterator[Sequence]:
         """One forward pass; yields the sequences that it finished."""
-        planned = self.scheduler.plan()
-        if not planned:
-            return
-        embeds, positions, logits_at = self._inputs(planned)
-        attention = RowAttention(self.cache, [rows.span() for rows in planned], self.device)
-        output = self.model(
-            inputs_embeds=embeds, position_ids=positions, attention=attention, logits_at=logits_at, project=False
-        )
-        self.counters.passes += 1
-        self.counters.rows += embeds.shape[0]
+        stats = self.stats
+        with stats.timed("plan"):
+            planned = self.scheduler.plan()
+            if not planned:
+                return
+            asking = [rows.sequence for rows in planned if rows.asks]
+            table_rows = self.blocks.rows(asking)
+            masked_RB = self.blocks.masked(table_rows)
+            attention = RowAttention(
+                self.cache,
+                [rows.run() for rows in planned],
+                [rows.sequence.asked if rows.asks else None for rows in planned],
+                self.decoder.repeats,
+            )
+            x, positions, longest = self._inputs(planned)
+            picked = None
+            if not masked_RB.all():
+                picked = torch.from_numpy(np.flatnonzero(masked_RB)).to(self.device)
+        self._count(planned, masked_RB)
+        with stats.timed("forward"), record_function("forward"):
+            hidden_MW = self.decoder(x, positions, longest, attention, picked)
         for rows in planned:
-            sequence = rows.sequence
-            sequence.nfe += 1
-            if rows.prompt_rows:
-                sequence.prefilled += rows.prompt_rows
-                if sequence.prefilled == sequence.prompt_pages:
-                    sequence.prompt_embeds = None
-            if rows.commit:
-                sequence.uncommitted = None
-        denoised = [rows.sequence for rows in planned if rows.denoise]
-        if denoised:
-            assert output.last_hidden_state is not None
-            self._decide(denoised, output.last_hidden_state)
-        for sequence in denoised:
+            rows.sequence.nfe += 1
+            rows.sequence.cached = rows.known
+        if hidden_MW is None:
+            return
+        self._step(asking, table_rows, masked_RB, hidden_MW)
+        for sequence in asking:
             if sequence.finish_reason is not None:
-                self.counters.tokens += len(sequence.tokens)
-                self.scheduler.release(sequence)
+                stats.tokens += len(sequence.tokens)
+                stats.requests += 1
+                self.release(sequence)
                 yield sequence
 
-    def _inputs(self, planned: list[PlannedRows]) -> tuple[Tensor, Tensor, Tensor]:
-        """Embeddings [N, B, D], positions [N, B] and where logits are wanted [N, B]."""
-        block = self.block_length
-        count = sum(rows.count for rows in planned)
-        ids = np.full((count, block), self.mask_id, dtype=np.int64)
-        first = np.zeros(count, dtype=np.int64)
-        wanted = np.zeros((count, block), dtype=bool)
+    def _count(self, planned: list[Planned], masked_RB: NDArray[np.bool_]) -> None:
+        stats, block = self.stats, self.block_length
+        stats.passes += 1
+        stats.sequences += len(planned)
+        stats.asked += int(masked_RB.sum())
+        stats.preempted, stats.peak_pages = self.scheduler.preempted, self.cache.peak
+        for rows in planned:
+            count = rows.stop - rows.start
+            prompt = max(0, min(rows.known, len(rows.sequence.prompt_ids)) - rows.start)
+            stats.rows += -(-count // block)
+            stats.positions += count
+            stats.prompt_positions += prompt
+            stats.commit_positions += rows.known - rows.start - prompt
+
+    def _inputs(self, planned: list[Planned]) -> tuple[Tensor, Tensor, int]:
+        """Embeddings [T, W], positions [T], and a bound on the positions."""
+        ids: list[NDArray[np.int64]] = []
         prompts: list[tuple[int, Tensor]] = []
         at = 0
         for rows in planned:
-            sequence = rows.sequence
-            for row in range(rows.first_prompt_row, rows.first_prompt_row + rows.prompt_rows):
+            sequence, size = rows.sequence, len(rows.sequence.prompt_ids)
+            if rows.start < size:
                 assert sequence.prompt_embeds is not None
-                start = row * block - sequence.pad
-                piece = sequence.prompt_embeds[max(0, start) : start + block]
+                piece = sequence.prompt_embeds[rows.start : rows.known]
                 prompts.append((at, piece))
-                first[at] = start
-                at += 1
-            generated = len(sequence.prompt_ids) + len(sequence.tokens)
-            if rows.commit:
-                assert sequence.uncommitted is not None
-                ids[at] = sequence.uncommitted
-                first[at] = generated - block
-                at += 1
-            if rows.denoise:
-                ids[at] = sequence.block
-                first[at] = generated
-                wanted[at] = sequence.masked
-                at += 1
-        embeds = self.model.get_input_embeddings()(torch.from_numpy(ids).to(self.device))
-        for row, piece in prompts:
-            # The short first block sits at the page's end; the empty slots before it are never attended to.
-            embeds[row, : block - piece.shape[0]] = 0
-            embeds[row, block - piece.shape[0] :] = piece
-        positions = torch.from_numpy(np.maximum(first[:, None] + np.arange(block), 0)).to(self.device)
-        return embeds, positions, torch.from_numpy(wanted).to(self.device)
+                ids.append(np.zeros(piece.shape[0], dtype=np.int64))
+            if rows.known > size:
+                ids.append(np.array(sequence.tokens[max(0, rows.start - size) : rows.known - size], dtype=np.int64))
+            if rows.stop > rows.known:
+                ids.append(self.blocks.ids[sequence.row])
+            at += rows.stop - rows.start
+        x = self.model.get_input_embeddings()(torch.from_numpy(np.concatenate(ids)).to(self.device))
+        for start, piece in prompts:
+            x[start : start + piece.shape[0]] = piece
+        positions = np.concatenate([np.arange(rows.start, rows.stop) for rows in planned])
+        return x, torch.from_numpy(positions).to(self.device), int(positions.max()) + 1
 
-    def _decide(self, denoised: list[Sequence], hidden_MD: Tensor) -> None:
-        """Choose tokens at all masked positions, then let each sequence's policy keep some."""
-        masked = np.stack([sequence.masked for sequence in denoised])
-        needs_entropy = any(sequence.policy.needs_entropy for sequence in denoised)
-        token, confidence, entropy = self._statistics(hidden_MD, denoised, masked, needs_entropy)
-        shape = masked.shape
-        tokens_RB = np.zeros(shape, dtype=np.int64)
-        confidence_RB = np.zeros(shape, dtype=np.float32)
-        tokens_RB[masked] = token.cpu().numpy()
-        confidence_RB[masked] = confidence.cpu().numpy()
-        entropy_RB = None
-        if entropy is not None:
-            entropy_RB = np.zeros(shape, dtype=np.float32)
-            entropy_RB[masked] = entropy.cpu().numpy()
-        groups: dict[UnmaskingPolicy, list[int]] = defaultdict(list)
-        for row, sequence in enumerate(denoised):
-            groups[sequence.policy].append(row)
-        for policy, members in groups.items():
-            statistics = BlockStatistics(
-                confidence=torch.from_numpy(confidence_RB[members]),
-                masked=torch.from_numpy(masked[members]),
-                step=torch.tensor([denoised[row].steps_in_block for row in members]),
-                entropy=None if entropy_RB is None else torch.from_numpy(entropy_RB[members]),
+    def _step(
+        self,
+        asking: list[Sequence],
+        rows: NDArray[np.int64],
+        masked_RB: NDArray[np.bool_],
+        hidden_MW: Tensor,
+    ) -> None:
+        """Predict tokens at all masked positions, then let each sequence's policy keep some."""
+        needs_entropy = any(sequence.policy.needs_entropy for sequence in asking)
+        with self.stats.timed("head"), record_function("head"):
+            prediction = predict(
+                self.model.language_model.lm_head,
+                hidden_MW,
+                mask_id=self.mask_id,
+                temperatures=[(sequence.temperature, sequence.generator) for sequence in asking],
+                counts=masked_RB.sum(axis=1).tolist(),
+                entropy=needs_entropy,
             )
-            chosen = policy.select(statistics).numpy()
-            for row, choice in zip(members, chosen, strict=True):
-                denoised[row].decide(choice, tokens_RB[row], confidence_RB[row])
 
-    def _statistics(
-        self, hidden_MD: Tensor, denoised: list[Sequence], masked: np.ndarray, needs_entropy: bool
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Token, its probability and (if needed) the entropy at each masked position [M], chunk by chunk."""
-        head = self.model.language_model.lm_head
-        chunk = max(1, HEAD_CHUNK_ELEMENTS // head.weight.shape[0])
-        sampling = [(s, n) for s, n in zip(denoised, masked.sum(axis=1), strict=True)]
-        temperatures = None
-        if any(s.temperature > 0 for s in denoised):
-            temperatures = torch.tensor([s.temperature for s, n in sampling for _ in range(n)], device=self.device)
-        noise = self._uniforms(sampling) if temperatures is not None else None
-        parts: list[tuple[Tensor, Tensor, Tensor | None]] = []
-        for start in range(0, hidden_MD.shape[0], chunk):
-            piece = slice(start, start + chunk)
-            logits = head(hidden_MD[piece]).float()
-            if temperatures is not None and noise is not None:
-                heat = temperatures[piece, None]
-                logits = torch.where(heat > 0, logits / heat.clamp_min(1e-6), logits)
-            total = logits.logsumexp(dim=-1)
-            entropy = None
-            if needs_entropy:
-                entropy = total - (F.softmax(logits, dim=-1) * logits).sum(dim=-1)
-            # The mask token keeps its share of the probability but is never a prediction.
-            logits[:, self.mask_id] = -torch.inf
-            best = logits.argmax(dim=-1)
-            if temperatures is not None and noise is not None:
-                cumulative = F.softmax(logits, dim=-1).cumsum(dim=-1)
-                drawn = torch.searchsorted(cumulative, noise[piece, None] * cumulative[:, -1:]).squeeze(-1)
-                drawn = drawn.clamp_max(logits.shape[-1] - 1)
-                best = torch.where(temperatures[piece] > 0, drawn, best)
-            picked = logits.gather(-1, best[:, None]).squeeze(-1)
-            parts.append((best, (picked - total).exp(), entropy))
-        token = torch.cat([p[0] for p in parts])
-        confidence = torch.cat([p[1] for p in parts])
-        entropies = [p[2] for p in parts if p[2] is not None]
-        return token, confidence, torch.cat(entropies) if entropies else None
+            tokens_RB = _spread(prediction.token, masked_RB)
+            confidence_RB = _spread(prediction.confidence, masked_RB)
+            entropy_RB = None if prediction.entropy is None else _spread(prediction.entropy, masked_RB)
+        with self.stats.timed("decide"), record_function("decide"):
+            streak_RB = self.blocks.predict(rows, tokens_RB)
+            step_R = self.blocks.steps_in_block[rows]
+            groups: dict[UnmaskingPolicy, list[int]] = defaultdict(list)
+            for number, sequence in enumerate(asking):
+                groups[sequence.policy].append(number)
+            chosen_RB = np.zeros(masked_RB.shape, dtype=bool)
+            for policy, at in groups.items():
+                statistics = BlockStatistics(
+                    confidence=torch.from_numpy(confidence_RB[at]),
+                    masked=torch.from_numpy(masked_RB[at]),
+                    step=torch.from_numpy(step_R[at]),
+                    entropy=None if entropy_RB is None else torch.from_numpy(entropy_RB[at]),
+                    streak=torch.from_numpy(streak_RB[at]),
+                )
+                chosen_RB[at] = policy.select(statistics).numpy()
+            self.stats.decided += int(chosen_RB.sum())
+            self.blocks.decide(asking, rows, chosen_RB, tokens_RB, confidence_RB)
 
-    def _uniforms(self, sampling: list[tuple[Sequence, int]]) -> Tensor:
-        """One uniform number per masked position, from each request's own stream: the batch changes nothing."""
-        drawn = []
-        for sequence, count in sampling:
-            if sequence.temperature > 0 and sequence.generator is not None:
-                drawn.append(torch.rand(int(count), generator=sequence.generator))
-            else:
-                drawn.append(torch.zeros(int(count)))
-        return torch.cat(drawn).to(self.device)
+
+def _spread(values_M: Tensor, masked_RB: NDArray[np.bool_]) -> NDArray[Any]:
+    """Values of the masked positions in their places [R, B], 0 elsewhere."""
+    values = values_M.cpu().numpy()
+    out = np.zeros(masked_RB.shape, dtype=values.dtype)
+    out[masked_RB] = values
+    return out

@@ -17,6 +17,8 @@ MAX_PERIOD = 256
 
 def _min_repeats(period: int) -> int:
     """Short periods (rules, leaders, equal table rows) repeat in real documents; whole paragraphs hardly do."""
+    if period < 16:
+        return 64  # an empty form of 40 rows is such a period, 40 times
     if period < 64:
         return 40
     return 16 if period < 128 else 6

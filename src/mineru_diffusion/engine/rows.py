@@ -1,95 +1,201 @@
-"""The one decoding primitive (docs/design.md, section 5): a forward pass takes N rows, a row being one block of one
-sequence. In every layer each row writes its keys and values to its own page, then attends to all pages of its sequence
-up to and including its own. Prompt, denoising and commit are all rows.
+"""The one decoding primitive (docs/design.md, section 5): a forward pass takes runs of positions of any sequences. In
+every layer each position writes its key and value to its own slot of the cache, then attends to all positions of its
+sequence up to the end of its own block. Prompt, denoising and commit are all rows; with blocks of one position it is
+causal attention.
 
-Shapes: N rows, B block length, H query heads, K key/value heads, D width of a head, G sequences of one bucket with R
-rows each, T pages of the longest.
+Shapes: T positions of the pass, H query heads, K key/value heads, R = H / K, D width of a head; in a bucket G
+sequences, L positions of each (filled up), S positions that they see.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from mineru_diffusion.engine.cache import PagedCache
-from mineru_diffusion.model.attention import grouped_sdpa
+
+SHORT = 128
+"""Sequences that see at most this many positions share an attention call whatever their lengths."""
+
+LONG = 512
+"""Sequences that see at least this many, in one piece of the cache, are read in place, each by itself."""
+
+QUERY_STEP = 16
+"""Runs are filled up to multiples of this to share a call."""
 
 
 @dataclass(frozen=True)
-class RowSpan:
-    """Consecutive rows of one sequence in one pass.
+class Run:
+    """Consecutive positions of one sequence in one pass: a piece of a prompt, a finished block, a block being denoised,
+    or several of these.
 
     Attributes:
-        pages: the sequence's page table up to and including the last of these rows.
-        rows: how many of the last pages are rows of this pass.
-        pad: empty slots at the start of the first page (prompt blocks are aligned to the prompt's end).
+        slots: cache slots of the sequence's positions from 0, at least up to what the last of these sees.
+        start: first position.
+        stop: behind the last one.
+        block_length: B.
+        pad: positions that the first block lacks (prompt blocks are aligned to the prompt's end).
     """
 
-    pages: Sequence[int]
-    rows: int
+    slots: NDArray[np.int64]
+    start: int
+    stop: int
+    block_length: int
     pad: int
+
+    def visible(self) -> NDArray[np.int64]:
+        """How many positions each of these sees [stop - start]: all up to the end of its block."""
+        blocks = (np.arange(self.start, self.stop) + self.pad) // self.block_length
+        return (blocks + 1) * self.block_length - self.pad
+
+    @property
+    def reach(self) -> int:
+        """What the last one sees, which is the most."""
+        return ((self.stop - 1 + self.pad) // self.block_length + 1) * self.block_length - self.pad
+
+
+@dataclass(frozen=True)
+class _Bucket:
+    """Runs that share an attention call. `queries` [G * L] picks their positions (None: they are all there are, in
+    order); `keys` [G * S] are slots (None: read the cache in place from `first`)."""
+
+    queries: Tensor | None
+    groups: int
+    length: int
+    seen: int
+    keys: Tensor | None
+    first: int
+    mask: Tensor | None
+
+
+class Mixer:
+    """Attention of some runs over the cache, planned once a pass and used in every layer.
+
+    Args:
+        cache: where keys and values are.
+        runs: in the order of the queries.
+        repeats: R, query heads per key/value head.
+    """
+
+    def __init__(self, cache: PagedCache, runs: Sequence[Run], repeats: int) -> None:
+        self.cache = cache
+        self.repeats = repeats
+        store = cache.keys[0]
+        self.device, self.dtype = store.device, store.dtype
+        members: dict[tuple[int, int, int], list[tuple[int, Run]]] = defaultdict(list)
+        at = 0
+        for number, run in enumerate(runs):
+            count = run.stop - run.start
+            length = count if count <= QUERY_STEP else -(-count // QUERY_STEP) * QUERY_STEP
+            reach = run.reach
+            alone = number + 1 if reach >= LONG and _in_one_piece(run.slots[:reach]) else 0
+            members[length, max(reach - 1, SHORT - 1).bit_length(), alone].append((at, run))
+            at += count
+        built = [self._bucket(length, alone > 0, m) for (length, _, alone), m in members.items()]
+        self._buckets = [bucket for bucket, _ in built]
+        order = np.concatenate([o for _, o in built]) if built else np.zeros(0, dtype=np.int64)
+        self._order: Tensor | None = None
+        if len(built) == 1 and np.array_equal(order, np.arange(at)):
+            # Every query is there once, in order.
+            self._buckets = [replace(self._buckets[0], queries=None)]
+            return
+        inverse = np.zeros(at, dtype=np.int64)
+        real = order >= 0
+        inverse[order[real]] = np.flatnonzero(real)
+        self._order = torch.from_numpy(inverse).to(self.device)
+
+    def _bucket(self, length: int, alone: bool, members: list[tuple[int, Run]]) -> tuple[_Bucket, NDArray[np.int64]]:
+        """The bucket, and the query that each of its G * L rows answers (-1: filled up)."""
+        groups = len(members)
+        seen = max(run.reach for _, run in members)
+        queries = np.empty((groups, length), dtype=np.int64)
+        order = np.full((groups, length), -1, dtype=np.int64)
+        visible = np.empty((groups, length), dtype=np.int64)
+        slots = np.empty((groups, seen), dtype=np.int64)
+        for row, (at, run) in enumerate(members):
+            count = run.stop - run.start
+            order[row, :count] = queries[row, :count] = np.arange(at, at + count)
+            queries[row, count:] = at
+            visible[row, :count] = run.visible()
+            visible[row, count:] = run.reach
+            slots[row, : run.reach] = run.slots[: run.reach]
+            # Filled up with a slot of its own: a stranger's could hold infinities, which a mask does not remove.
+            slots[row, run.reach :] = run.slots[0]
+        mask = None
+        if int(visible.min()) < seen:
+            allowed = torch.from_numpy(np.arange(seen) < visible[:, :, None])
+            bias = torch.zeros(allowed.shape, dtype=self.dtype).masked_fill_(~allowed, -torch.inf)
+            mask = bias.to(self.device)[:, None].repeat(1, 1, self.repeats, 1)
+        keys = None if alone else torch.from_numpy(slots.ravel()).to(self.device)
+        index = torch.from_numpy(queries.ravel()).to(self.device)
+        return _Bucket(index, groups, length, seen, keys, int(slots[0, 0]), mask), order.ravel()
+
+    def mix(self, layer: int, q_THD: Tensor) -> Tensor:
+        """Attended values [T, H * D] of `layer`."""
+        mixed = [self._attend(layer, q_THD, bucket) for bucket in self._buckets]
+        if self._order is None:
+            return mixed[0]
+        return (mixed[0] if len(mixed) == 1 else torch.cat(mixed)).index_select(0, self._order)
+
+    def _attend(self, layer: int, q_THD: Tensor, bucket: _Bucket) -> Tensor:
+        groups, length, repeats = bucket.groups, bucket.length, self.repeats
+        q = q_THD if bucket.queries is None else q_THD.index_select(0, bucket.queries)
+        heads, width = q.shape[1] // repeats, q.shape[2]
+        # Query heads that share a key head are laid side by side as more queries: keys need not be repeated.
+        q = q.view(groups, length, heads, repeats, width).permute(0, 2, 3, 1, 4)
+        q = q.reshape(groups, heads, repeats * length, width)
+        keys, values = self._read(self.cache.keys[layer], bucket), self._read(self.cache.values[layer], bucket)
+        out = F.scaled_dot_product_attention(q, keys, values, attn_mask=bucket.mask)
+        out = out.view(groups, heads, repeats, length, width).permute(0, 3, 1, 2, 4)
+        return out.reshape(groups * length, heads * repeats * width)
+
+    def _read(self, store: Tensor, bucket: _Bucket) -> Tensor:
+        """Keys or values [G, K, S, D]."""
+        if bucket.keys is None:
+            found = store[bucket.first : bucket.first + bucket.seen]
+        else:
+            found = store.index_select(0, bucket.keys)
+        return found.view(bucket.groups, bucket.seen, *store.shape[1:]).transpose(1, 2)
+
+
+def _in_one_piece(slots: NDArray[np.int64]) -> bool:
+    return bool(slots[-1] - slots[0] == len(slots) - 1 and (np.diff(slots) == 1).all())
 
 
 class RowAttention:
-    """The engine's `AttentionContext`: keys and values come from the cache, whoever computed them.
+    """What the layers of one pass need: where to write, how to attend, and which positions the last layer is asked for.
 
     Args:
         cache: where pages live.
-        spans: the pass's rows, in the order of the batch dimension.
-        device: where index tensors go.
+        runs: the pass's runs, in the order of its positions.
+        asked: for each run the part (start, stop) of its positions whose outputs are wanted, or None.
+        repeats: query heads per key/value head.
     """
 
-    def __init__(self, cache: PagedCache, spans: Sequence[RowSpan], device: torch.device) -> None:
+    def __init__(
+        self, cache: PagedCache, runs: Sequence[Run], asked: Sequence[tuple[int, int] | None], repeats: int
+    ) -> None:
         self.cache = cache
-        block = cache.block_length
-        self.pages = torch.tensor([p for span in spans for p in span.pages[-span.rows :]], device=device)
-        # Sequences with equally many rows share one attention call.
-        members: dict[int, list[tuple[int, RowSpan]]] = defaultdict(list)
-        start = 0
-        for span in spans:
-            members[span.rows].append((start, span))
-            start += span.rows
-        self.buckets: list[tuple[Tensor | None, int, Tensor, Tensor | None]] = []
-        for rows, bucket in members.items():
-            longest = max(len(span.pages) for _, span in bucket)
-            # Filled up with a page of its own: a stranger's could hold infinities, which a mask does not remove.
-            tables = np.array([[*s.pages, *[s.pages[0]] * (longest - len(s.pages))] for _, s in bucket], dtype=np.int64)
-            lengths = np.array([len(span.pages) for _, span in bucket])
-            pads = np.array([span.pad for _, span in bucket])
-            slots = np.arange(longest * block)
-            # Row r of a sequence is its page number length - rows + r, and sees pages up to that one.
-            last = lengths[:, None] - rows + np.arange(rows)
-            visible = (slots // block <= last[:, :, None]) & (slots >= pads[:, None, None])
-            mask = None
-            if not visible.all():
-                wide = np.repeat(visible, block, axis=1)[:, None]
-                mask = torch.from_numpy(wide).to(device)
-            index = None
-            if len(members) > 1:
-                flat = [first + r for first, _ in bucket for r in range(rows)]
-                index = torch.tensor(flat, device=device)
-            self.buckets.append((index, rows, torch.from_numpy(tables).to(device), mask))
-
-    def attend(self, layer: int, q_NHLD: Tensor, k_NKLD: Tensor, v_NKLD: Tensor) -> Tensor:
-        self.cache.write(layer, self.pages, k_NKLD, v_NKLD)
-        mixed = torch.empty_like(q_NHLD)
-        for index, rows, tables, mask in self.buckets:
-            queries = q_NHLD if index is None else q_NHLD.index_select(0, index)
-            count, heads, block, width = queries.shape
-            groups = count // rows
-            if rows > 1:
-                queries = queries.view(groups, rows, heads, block, width).transpose(1, 2).flatten(2, 3)
-            keys, values = self.cache.read(layer, tables)
-            out = grouped_sdpa(queries, keys, values, mask)
-            if rows > 1:
-                out = out.view(groups, heads, rows, block, width).transpose(1, 2).flatten(0, 1)
-            if index is None:
-                mixed = out
-            else:
-                mixed.index_copy_(0, index, out)
-        return mixed
+        device = cache.keys[0].device
+        self.slots = torch.from_numpy(np.concatenate([r.slots[r.start : r.stop] for r in runs])).to(device)
+        self.all = Mixer(cache, runs, repeats)
+        parts, index, at = [], [], 0
+        for run, part in zip(runs, asked, strict=True):
+            if part is not None:
+                parts.append(Run(run.slots, *part, run.block_length, run.pad))
+                index.append(np.arange(at + part[0] - run.start, at + part[1] - run.start))
+            at += run.stop - run.start
+        self.asked: Tensor | None = None
+        self.last: Mixer | None = None
+        if parts:
+            flat = np.concatenate(index)
+            everything = len(flat) == at
+            self.asked = None if everything else torch.from_numpy(flat).to(device)
+            self.last = self.all if everything else Mixer(cache, parts, repeats)

@@ -1,6 +1,8 @@
-"""One request on its way through the engine: its prompt, its pages, its current block. Plain state, no torch compute.
+"""One request on its way through the engine: its prompt, its pages, its finished tokens. Plain state, no computing.
 
-Positions: the prompt takes 0 .. P-1, generated token g takes P + g. Slot s of page j holds position j * B + s - pad.
+Positions: the prompt takes 0 .. P-1, generated token g takes P + g. Blocks are aligned to the prompt's end, so the
+first one of the prompt is the short one. With `causal` (autoregressive checkpoints) a block is one position, nothing is
+masked, and the output at a position is the next position's token.
 """
 
 from __future__ import annotations
@@ -14,15 +16,19 @@ from torch import Tensor
 
 from mineru_diffusion.diffusion.unmasking import UnmaskingPolicy
 from mineru_diffusion.engine.loops import repeating_tail
+from mineru_diffusion.engine.rows import Run
 from mineru_diffusion.engine.types import FinishReason, Result
 
+GUARD_EVERY = 32
+"""The loop guard looks once in so many tokens."""
 
-@dataclass
+
+@dataclass(eq=False)
 class Sequence:
     """State of one request.
 
     Attributes:
-        id: the request's id.
+        id: the request's id; a smaller one arrived earlier.
         prompt_ids: P token ids.
         policy: unmasking policy.
         temperature: 0 is greedy.
@@ -30,7 +36,12 @@ class Sequence:
         stop_ids: ids that end the request.
         skip_after_stop: do not decide positions behind a decided stop.
         guard: watch for loops.
+        causal: one position a block, and outputs are next tokens.
         generator: random stream of this request (sampling only).
+        pages, slots: where its keys and values are; slots are those of the positions on the pages.
+        prompt_embeds: [P, W], kept to the end, so that a request whose pages were taken away can start over.
+        cached: positions whose final keys and values are in the cache.
+        row: its row in the table of blocks, -1 before its first step.
     """
 
     id: int
@@ -43,99 +54,81 @@ class Sequence:
     temperature: float = 0.0
     skip_after_stop: bool = True
     guard: bool = True
+    causal: bool = False
     generator: torch.Generator | None = None
     tag: object = None
 
     pages: list[int] = field(default_factory=list)
+    slots: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     prompt_embeds: Tensor | None = None
-    prefilled: int = 0
+    cached: int = 0
+    row: int = -1
     nfe: int = 0
     tokens: list[int] = field(default_factory=list)
     confidences: list[float] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
-    block: NDArray[np.int64] = field(init=False)
-    block_confidence: NDArray[np.float32] = field(init=False)
-    block_step: NDArray[np.int64] = field(init=False)
-    decided: NDArray[np.bool_] = field(init=False)
-    uncommitted: NDArray[np.int64] | None = None
-    total_steps: int = 0
-    steps_in_block: int = 0
     finish_reason: FinishReason | None = None
 
     def __post_init__(self) -> None:
         self.pad = -len(self.prompt_ids) % self.block_length
-        self.prompt_pages = -(-len(self.prompt_ids) // self.block_length)
-        self._new_block()
+        self._guard_at = GUARD_EVERY
 
     @property
-    def reserved_pages(self) -> int:
-        """Pages that the request can ever need."""
-        return self.prompt_pages + -(-self.max_tokens // self.block_length)
-
-    def _new_block(self) -> None:
-        size = self.block_length
-        self.block = np.full(size, self.mask_id, dtype=np.int64)
-        self.block_confidence = np.zeros(size, dtype=np.float32)
-        self.block_step = np.zeros(size, dtype=np.int64)
-        self.decided = np.zeros(size, dtype=bool)
-        self.steps_in_block = 0
+    def known(self) -> int:
+        """Positions whose tokens are final: the prompt and all finished blocks."""
+        return len(self.prompt_ids) + len(self.tokens)
 
     @property
-    def masked(self) -> NDArray[np.bool_]:
-        """Positions of the current block that may still be decided [B]."""
-        masked = ~self.decided
-        if self.skip_after_stop:
-            stops = np.flatnonzero(self.decided & np.isin(self.block, list(self.stop_ids)))
-            if stops.size:
-                masked[stops[0] :] = False
-        return masked
+    def pending(self) -> int:
+        """Known positions that are not in the cache yet. A causal sequence always has one: its last token."""
+        return self.known - self.cached
 
-    def decide(self, chosen: NDArray[np.bool_], tokens: NDArray[np.int64], confidence: NDArray[np.float32]) -> None:
-        """Write the chosen positions of the current block [B], then end the block or the request if that is due."""
-        self.total_steps += 1
-        self.steps_in_block += 1
-        self.block[chosen] = tokens[chosen]
-        self.block_confidence[chosen] = confidence[chosen]
-        self.block_step[chosen] = self.total_steps
-        self.decided |= chosen
-        # Tokens that count: the decided prefix, cut at the limit.
-        room = self.max_tokens - len(self.tokens)
-        open_positions = np.flatnonzero(~self.decided)
-        prefix = min(int(open_positions[0]) if open_positions.size else self.block_length, room)
-        stops = np.flatnonzero(np.isin(self.block[:prefix], list(self.stop_ids)))
-        if stops.size:
-            self._take(int(stops[0]))
-            self.finish_reason = "stop"
-        elif prefix == room:
-            self._take(prefix)
-            self.finish_reason = "length"
-        elif not open_positions.size:
-            self._take(self.block_length)
-            self.uncommitted = self.block
-            self._check_loop()
-            self._new_block()
+    @property
+    def asked(self) -> tuple[int, int]:
+        """The positions whose outputs the next step needs."""
+        return (self.known - 1, self.known) if self.causal else (self.known, self.known + self.block_length)
 
-    def _take(self, count: int) -> None:
-        self.tokens.extend(int(t) for t in self.block[:count])
-        self.confidences.extend(float(c) for c in self.block_confidence[:count])
-        self.steps.extend(int(s) for s in self.block_step[:count])
+    @property
+    def longest(self) -> int:
+        """Positions that the request can ever need."""
+        return len(self.prompt_ids) + -(-self.max_tokens // self.block_length) * self.block_length
 
-    def _check_loop(self) -> None:
-        keep = repeating_tail(self.tokens) if self.guard else None
-        if keep is not None:
-            for part in (self.tokens, self.confidences, self.steps):
-                del part[keep:]
-            self.finish_reason = "repetition"
+    def cut(self, positions: int) -> int:
+        """End of a piece of at most `positions` pending positions (but at least one block) that ends with a block."""
+        stop = self.cached + positions
+        if stop >= self.known:
+            return self.known
+        end = (stop + self.pad) // self.block_length * self.block_length - self.pad
+        first = ((self.cached + self.pad) // self.block_length + 1) * self.block_length - self.pad
+        return max(end, first)
 
-    def result(self, text: str) -> Result:
-        """The result, once `finish_reason` is set."""
-        assert self.finish_reason is not None
+    def run(self, start: int, stop: int) -> Run:
+        """Positions `start` to `stop` as a run of a pass."""
+        return Run(self.slots, start, stop, self.block_length, self.pad)
+
+    def in_a_loop(self) -> bool:
+        """Whether the tail repeats beyond what documents do; it is cut off then."""
+        if not self.guard or len(self.tokens) < self._guard_at:
+            return False
+        self._guard_at = len(self.tokens) + GUARD_EVERY
+        keep = repeating_tail(self.tokens)
+        if keep is None:
+            return False
+        for part in (self.tokens, self.confidences, self.steps):
+            del part[keep:]
+        return True
+
+    def result(self, text: str, finish_reason: FinishReason | None = None) -> Result:
+        """The result, once `finish_reason` is set (or with another one)."""
+        reason = finish_reason or self.finish_reason
+        assert reason is not None
         return Result(
             text=text,
             tokens=tuple(self.tokens),
             confidences=tuple(self.confidences),
             steps=tuple(self.steps),
             nfe=self.nfe,
-            finish_reason=self.finish_reason,
+            finish_reason=reason,
             tag=self.tag,
+            prompt_tokens=len(self.prompt_ids),
         )

@@ -9,6 +9,7 @@ from typing import Literal, Protocol, runtime_checkable
 from PIL import Image
 
 Task = Literal["text", "table", "formula", "layout"]
+Policy = Literal["threshold", "fixed", "factor", "entropy", "profile", "credit", "agreement"]
 FinishReason = Literal["stop", "length", "repetition", "cancelled", "error"]
 
 
@@ -17,11 +18,14 @@ class DecodingParams:
     """How one request is decoded. `None` means: what the checkpoint says.
 
     Attributes:
-        policy: unmasking policy: `threshold`, `fixed`, `factor` or `entropy`.
-        threshold: confidence above which a masked position is decided (`threshold` policy).
+        policy: unmasking policy: `threshold`, `fixed`, `factor`, `entropy`, `profile`, `credit` or
+            `agreement`.
+        threshold: confidence above which a masked position is decided (`threshold` and `agreement` policies).
         steps: denoising steps a block (`fixed` policy).
-        factor: f of the `factor` policy.
+        factor: f of the `factor`, `profile` and `credit` policies.
         gamma: entropy budget in nats of the `entropy` policy.
+        low: confidence above which a prediction that was made twice is decided (`agreement` policy).
+        discount: weight of the doubt about a prediction for each further step that it stayed (`credit` policy).
         temperature: 0 is greedy; above 0 samples, with `seed`.
         seed: seed of this request's own random stream.
         max_tokens: tokens to generate at most, honoured exactly.
@@ -30,11 +34,13 @@ class DecodingParams:
         repetition_guard: end the request when its tail repeats.
     """
 
-    policy: Literal["threshold", "fixed", "factor", "entropy"] | None = None
+    policy: Policy | None = None
     threshold: float | None = None
     steps: int | None = None
     factor: float | None = None
     gamma: float | None = None
+    low: float | None = None
+    discount: float | None = None
     temperature: float = 0.0
     seed: int = 0
     max_tokens: int | None = None
@@ -53,6 +59,7 @@ class Request:
         prompt: the user's text after the image, overriding the task's prompt.
         params: how to decode.
         tag: the caller's own handle, returned unchanged on the result.
+        system: text of the system turn; None: the checkpoint's.
     """
 
     image: Image.Image | None
@@ -60,6 +67,7 @@ class Request:
     prompt: str | None = None
     params: DecodingParams = field(default_factory=DecodingParams)
     tag: object = None
+    system: str | None = None
 
 
 @dataclass(frozen=True)
@@ -74,6 +82,7 @@ class Result:
         nfe: forward passes in which this request's rows took part (prompt pass included).
         finish_reason: `stop`, `length`, `repetition`, `cancelled` or `error`.
         error: the message when `finish_reason` is `error`.
+        prompt_tokens: tokens of the prompt, visual ones included.
     """
 
     text: str
@@ -84,6 +93,7 @@ class Result:
     finish_reason: FinishReason = "stop"
     error: str = ""
     tag: object = None
+    prompt_tokens: int = 0
 
     @property
     def confidence(self) -> float | None:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
 from PIL import Image
 
-from mineru_diffusion.document.crops import fit_line
 from mineru_diffusion.engine.local import LocalEngine, load_engine
-from mineru_diffusion.engine.types import DecodingParams, Request
+from mineru_diffusion.engine.types import DecodingParams
 from mineru_diffusion.errors import UsageError
 from mineru_diffusion.evaluation.metrics import character_error_rate, word_error_rate
-from mineru_diffusion.parsing.lines import line_pieces
+from mineru_diffusion.evaluation.reading import Reading, read_images
+from mineru_diffusion.synthesis.faces import FontSpec
 from mineru_diffusion.synthesis.fonts import discover_fonts, select_fonts
 from mineru_diffusion.synthesis.lines import LineSample, LineStream
 
@@ -53,20 +52,33 @@ class LinesScore:
 
 
 def held_out_lines(
-    count: int, *, seed: int = 0, min_chars: int = 10, max_chars: int = 70
+    count: int,
+    *,
+    seed: int = 0,
+    min_chars: int = 10,
+    max_chars: int = 70,
+    height: int = 32,
+    **wear: float,
 ) -> list[tuple[LineSample, bool]]:
-    """Lines of words that training never shows; a tenth of them in fonts that it never shows either (flag True)."""
+    """Lines of words that training never shows; a tenth of them in fonts that it never shows either (flag True).
+
+    Args:
+        count: how many.
+        seed: of the first stream; the unseen fonts' stream has the next one.
+        min_chars, max_chars: range of line lengths, characters.
+        height: of the images, pixels.
+        wear: `degrade` and `worn_share` of `LineStream`.
+    """
     unseen = max(1, round(count * UNSEEN_FONT_SHARE))
     known = select_fonts(discover_fonts(), "train")
-    streams = [
-        (
-            LineStream(seed=seed, split="heldout", min_chars=min_chars, max_chars=max_chars, fonts=known),
-            count - unseen,
-            False,
-        ),
-        (LineStream(seed=seed + 1, split="heldout", min_chars=min_chars, max_chars=max_chars), unseen, True),
-    ]
-    return [(stream.sample(i), flag) for stream, number, flag in streams for i in range(number)]
+
+    def stream(seed: int, fonts: list[FontSpec] | None) -> LineStream:
+        return LineStream(
+            seed=seed, split="heldout", min_chars=min_chars, max_chars=max_chars, height=height, fonts=fonts, **wear
+        )
+
+    streams = ((stream(seed, known), count - unseen, False), (stream(seed + 1, None), unseen, True))
+    return [(source.sample(i), flag) for source, number, flag in streams for i in range(number)]
 
 
 def evaluate_lines(
@@ -88,57 +100,33 @@ def evaluate_lines(
         model: checkpoint folder; None: the packaged one.
         lines: how many.
         out: where to write the scores and all readings as JSON.
-        engine: use this one instead of loading `model`.
+        engine: use this one instead of loading `model`; it stays open.
 
     Raises:
         UsageError: the checkpoint does not read lines.
     """
-    engine = engine or load_engine(model, device=device, dtype=dtype)
-    profile = engine.profile
-    if profile.text_unit != "line":
-        raise UsageError("this checkpoint reads whole regions; the line evaluation is for checkpoints that read lines")
-    samples = held_out_lines(lines, seed=seed)
-    multiple = engine.image_factor
-    crops: list[Image.Image] = []
-    line_of_crop: list[int] = []
-    for line, (sample, _) in enumerate(samples):
-        # As the parser does it: what is longer than the checkpoint reads at a time is read in pieces.
-        for piece in line_pieces(Image.fromarray(np.asarray(sample.image)), profile.line_max_aspect):
-            crops.append(fit_line(piece, height=profile.line_height, multiple=multiple))
-            line_of_crop.append(line)
-    truths = [sample.text for sample, _ in samples]
-    unseen = [i for i, (_, flag) in enumerate(samples) if flag]
-    scores, readings = [], {}
-    for threshold in thresholds:
-        params = DecodingParams(
-            policy=policy,  # type: ignore[arg-type]
-            threshold=threshold,
-            skip_after_stop=skip_after_stop,
-        )
-        before, started = engine.counters.passes, time.perf_counter()
-        results = engine.generate([Request(crop, params=params) for crop in crops])
-        pieces: list[list[str]] = [[] for _ in samples]
-        for line, result in zip(line_of_crop, results, strict=True):
-            pieces[line].append(result.text)
-        texts = [" ".join(filter(None, parts)) for parts in pieces]
-        tokens = sum(len(result.tokens) for result in results)
-        passes = sum(result.nfe for result in results)
-        confidences = [c for result in results for c in result.confidences]
-        scores.append(
-            LinesScore(
-                threshold=threshold,
-                cer=character_error_rate(texts, truths),
-                cer_unseen_fonts=character_error_rate([texts[i] for i in unseen], [truths[i] for i in unseen]),
-                wer=word_error_rate(texts, truths),
-                exact=sum(p == t for p, t in zip(texts, truths, strict=True)) / len(truths),
-                tokens_per_pass=tokens / max(1, passes),
-                batch_passes=engine.counters.passes - before,
-                confidence=sum(confidences) / max(1, len(confidences)),
-                looped=sum(result.finish_reason != "stop" for result in results),
-                seconds=time.perf_counter() - started,
+    with borrowed_engine(engine, model, device=device, dtype=dtype) as reader:
+        profile = reader.profile
+        if profile.text_unit != "line":
+            raise UsageError(
+                "this checkpoint reads whole regions; the line evaluation is for checkpoints that read lines"
             )
-        )
-        readings[str(threshold)] = texts
+        samples = held_out_lines(lines, seed=seed, height=profile.line_height)
+        images = [Image.fromarray(sample.image) for sample, _ in samples]
+        truths = [sample.text for sample, _ in samples]
+        unseen = [i for i, (_, flag) in enumerate(samples) if flag]
+        scores, readings = [], {}
+        for threshold in thresholds:
+            params = DecodingParams(
+                policy=policy,  # type: ignore[arg-type]
+                threshold=threshold,
+                skip_after_stop=skip_after_stop,
+            )
+            before = reader.counters.passes
+            reading = read_images(reader, images, "text", params, multiple=reader.image_factor)
+            passes = reader.counters.passes - before
+            scores.append(_score(threshold, reading, truths, unseen, passes))
+            readings[str(threshold)] = list(reading.texts)
     if out is not None:
         report = {
             "lines": lines,
@@ -150,3 +138,38 @@ def evaluate_lines(
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return scores
+
+
+def _score(
+    threshold: float, reading: Reading, truths: Sequence[str], unseen: Sequence[int], batch_passes: int
+) -> LinesScore:
+    texts = reading.texts
+    return LinesScore(
+        threshold=threshold,
+        cer=character_error_rate(texts, truths),
+        cer_unseen_fonts=character_error_rate([texts[i] for i in unseen], [truths[i] for i in unseen]),
+        wer=word_error_rate(texts, truths),
+        exact=sum(p == t for p, t in zip(texts, truths, strict=True)) / len(truths),
+        tokens_per_pass=reading.tokens_per_pass,
+        batch_passes=batch_passes,
+        confidence=reading.confidence,
+        looped=reading.unfinished,
+        seconds=reading.seconds,
+    )
+
+
+@contextmanager
+def borrowed_engine(
+    engine: LocalEngine | None, model: str | Path | None, *, device: str = "auto", dtype: str = "auto"
+) -> Iterator[LocalEngine]:
+    """The given engine, which stays open, or one of `model`, which is closed at the end.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be loaded.
+        UsageError: an unknown device or dtype.
+    """
+    if engine is not None:
+        yield engine
+        return
+    with load_engine(model, device=device, dtype=dtype) as loaded:
+        yield loaded

@@ -148,7 +148,7 @@ class BlockDiffusionMixin:
         Raises:
             UsageError: padded prompts, or fields that `BlockDiffusionGenerationConfig` does not know.
         """
-        from mineru_diffusion.engine.local import generate_batch
+        from mineru_diffusion.engine.batch import generate_batch
 
         if attention_mask is not None and not bool(attention_mask.all()):
             raise UsageError("padded prompts cannot share one call: pass them one by one, or use an Engine")

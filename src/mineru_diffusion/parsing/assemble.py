@@ -12,6 +12,7 @@ from mineru_diffusion.document.tables import table_to_html
 from mineru_diffusion.document.types import BBox, Region
 from mineru_diffusion.engine.types import FinishReason, Result
 from mineru_diffusion.parsing.crops import RegionJob
+from mineru_diffusion.parsing.furniture import PAGE_NUMBER
 from mineru_diffusion.parsing.lines import TextLine
 from mineru_diffusion.parsing.text_blocks import code_block, list_items, paragraphs, split_lists
 
@@ -25,9 +26,6 @@ _SAID = {
 }
 #: Kinds whose lines always make one run of text.
 _ONE_RUN = frozenset({"title", "table_caption", "image_caption", "code_caption", "header", "footer", "page_number"})
-_PAGE_NUMBER = re.compile(
-    r"[-–—\s]*(?:page\s*)?(?:\d{1,4}|[ivxlc]{1,7})(?:\s*(?:of|/)\s*\d{1,4})?[-–—\s.]*", re.IGNORECASE
-)
 _IMAGE_CAPTION = re.compile(
     r"(?:fig(?:ure)?s?\.?|abb(?:ildung)?\.?|图)\s*[A-Z]?\d+(?:\.\d+)*[a-z]?\s*[.:|—–]", re.IGNORECASE
 )
@@ -90,6 +88,7 @@ def _from_lines(job: RegionJob) -> list[Region]:
             region = replace(region, bbox=_around(boxes), lines=boxes)
         inside = [r for r, line in zip(results, job.piece_line, strict=True) if first <= line < end]
         region = _judged(replace(region, kind="list") if is_list else region, inside)
+        region = replace(region, line_texts=tuple(texts[first:end]))
         said = [(line, text) for line, text in zip(job.lines[first:end], texts[first:end], strict=True) if text]
         regions.append(_with_lines(region, [line for line, _ in said], [text for _, text in said]))
     return regions
@@ -114,7 +113,7 @@ def _with_lines(region: Region, lines: Sequence[TextLine], texts: Sequence[str])
     if region.kind == "list":
         return replace(region, content="\n".join(list_items(lines, texts)))
     if region.kind == "ref_text":
-        return replace(region, content="\n\n".join(list_items(lines, texts)))
+        return replace(region, content="\n\n".join(item.strip() for item in list_items(lines, texts)))
     return replace(region, content="\n\n".join(paragraphs(lines, texts, one=region.kind in _ONE_RUN)))
 
 
@@ -151,7 +150,7 @@ def _kind_by_content(region: Region) -> str:
     """What the text tells better than the picture: page numbers and captions."""
     at_edge = region.bbox[3] < _EDGE or region.bbox[1] > 1 - _EDGE
     if region.kind in ("header", "footer") or (region.kind == "text" and at_edge):
-        return "page_number" if _PAGE_NUMBER.fullmatch(region.content) else region.kind
+        return "page_number" if PAGE_NUMBER.fullmatch(region.content) else region.kind
     if region.kind in ("text", "ref_text", "image_caption", "table_caption") and len(region.content) < _LONGEST_CAPTION:
         if _IMAGE_CAPTION.match(region.content):
             return "image_caption"

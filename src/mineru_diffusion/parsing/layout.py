@@ -12,15 +12,18 @@ from mineru_diffusion.parsing.layout_types import LayoutDetector, PageLayout
 __all__ = ["LayoutDetector", "ModelLayoutDetector", "PageLayout", "RapidLayoutDetector", "choose_detector"]
 
 
-def choose_detector(engine: Engine, params: DecodingParams | None = None) -> LayoutDetector:
+def choose_detector(
+    engine: Engine, params: DecodingParams | None = None, packaged: LayoutDetector | None = None
+) -> LayoutDetector:
     """The detector that follows from the checkpoint's tasks.
 
     Args:
         engine: of the checkpoint.
         params: how regions are decoded; layouts likewise, but their length is not limited by `max_tokens`, which is
             meant for regions.
+        packaged: the packaged detector, if it is there already.
     """
-    packaged = RapidLayoutDetector()
+    packaged = packaged or RapidLayoutDetector()
     if "layout" not in engine.profile.tasks:
         return packaged
     return ModelLayoutDetector(engine, packaged, replace(params or DecodingParams(), max_tokens=None))

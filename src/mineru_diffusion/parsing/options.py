@@ -8,7 +8,7 @@ from mineru_diffusion.document.source_types import DEFAULT_MAX_IMAGE_PIXELS
 from mineru_diffusion.engine.types import DecodingParams
 from mineru_diffusion.errors import UsageError
 
-POLICIES = ("threshold", "fixed", "factor", "entropy")
+POLICIES = ("threshold", "fixed", "factor", "entropy", "profile", "credit", "agreement")
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,8 @@ class ParseOptions:
         max_image_pixels: larger image files are refused before they are decoded.
         decoding: how every crop is decoded.
         window: pages in flight at a time; bounds memory. Larger fills the engine better.
+        jobs: processes that render pages and find their layout; 1: a thread of this process does. The script that
+            asks for more needs the usual `if __name__ == "__main__":`.
     """
 
     pages: str | None = None
@@ -30,6 +32,7 @@ class ParseOptions:
     max_image_pixels: int = DEFAULT_MAX_IMAGE_PIXELS
     decoding: DecodingParams = field(default_factory=DecodingParams)
     window: int = 8
+    jobs: int = 1
 
     def __post_init__(self) -> None:
         if not self.dpi > 0:
@@ -38,6 +41,8 @@ class ParseOptions:
             raise UsageError(f"the pixel limit must be positive, not {self.max_image_pixels}")
         if self.window < 1:
             raise UsageError(f"at least one page must be in flight, not {self.window}")
+        if self.jobs < 1:
+            raise UsageError(f"at least one job must prepare pages, not {self.jobs}")
 
 
 def decoding_params(

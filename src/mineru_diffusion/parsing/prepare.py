@@ -1,23 +1,30 @@
-"""Pages made ready ahead of time in a thread of its own. In: paths. Out: page images with regions, in order."""
+"""Pages made ready ahead of time, in a thread or in processes. In: jobs. Out: page images with regions, in order."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
-from PIL import Image
-
 from mineru_diffusion.document.inputs import parse_page_range
-from mineru_diffusion.document.sources import open_source
-from mineru_diffusion.document.types import Page, Region
 from mineru_diffusion.errors import MinerUDiffusionError, SourceError
-from mineru_diffusion.parsing.layout_types import LayoutDetector, PageLayout
+from mineru_diffusion.parsing.layout_types import LayoutDetector
 from mineru_diffusion.parsing.options import ParseOptions
-from mineru_diffusion.parsing.record import Record
+from mineru_diffusion.parsing.page_steps import PreparedPage, lay_out, render
+from mineru_diffusion.parsing.record import PageResult, Record
+from mineru_diffusion.parsing.workers import PageWorkers, open_options
+
+
+@dataclass(frozen=True)
+class Job:
+    """A document to parse, and pages of it that an earlier run has read already."""
+
+    path: Path
+    known: Mapping[int, PageResult] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -25,37 +32,27 @@ class Ready:
     """The next step of a run: a document that was opened (or not: `record.error`), or one of its pages.
 
     Attributes:
-        page: None when a document begins; with `error` set when the page could not be rendered or laid out.
-        image: the page as displayed.
-        regions: in reading order, without content.
-        notes: what happened to the page on the way.
+        page: None when a document begins.
     """
 
     record: Record
-    page: Page | None = None
-    image: Image.Image | None = None
-    regions: tuple[Region, ...] = ()
-    notes: tuple[str, ...] = ()
+    page: PreparedPage | None = None
 
 
 class Preparer:
-    """Iterates over documents and pages, `options.window` steps ahead of whoever takes them.
+    """Gives documents and pages in order, `options.window` steps ahead of whoever takes them.
 
-    A detector that uses the engine is called in the taker's thread, for all pages taken at once; any other one in the
-    preparing thread. `pages` gives single documents a page range of their own.
+    A detector that uses the engine is called in the taker's thread, for all pages taken at once; any other one where
+    the page is rendered: in the preparing thread, or with `options.jobs` above 1 in as many processes.
     """
 
-    def __init__(
-        self,
-        paths: Iterable[Path],
-        detector: LayoutDetector,
-        options: ParseOptions,
-        pages: Mapping[Path, str] | None = None,
-    ) -> None:
-        self._pages = pages or {}
+    def __init__(self, jobs: Iterable[Job], detector: LayoutDetector, options: ParseOptions) -> None:
         self._detector = detector
         self._options = options
-        self._steps = self._produce(paths)
+        self._workers: PageWorkers | None = None
+        if options.jobs > 1:
+            self._workers = PageWorkers(options.jobs, options, None if detector.uses_engine else detector)
+        self._steps = self._in_order(jobs)
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pages")
         self._ahead: deque[Future[Ready | None]] = deque()
         self._ended = False
@@ -68,6 +65,8 @@ class Preparer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
+        if self._workers is not None:
+            self._workers.close()
         for future in self._ahead:
             ready = future.result() if future.done() and not future.cancelled() and not future.exception() else None
             if ready is not None:
@@ -78,12 +77,10 @@ class Preparer:
         """Nothing is left to take."""
         return self._ended
 
-    def take(self, count: int, *, wait: bool) -> list[Ready]:
-        """Up to `count` steps in order; none if the next is not ready and `wait` is False, or all are taken."""
+    def take(self, count: int) -> list[Ready]:
+        """The next `count` steps in order, waited for; fewer only at the end."""
         taken: list[Ready] = []
         while len(taken) < count and self._ahead:
-            if not wait and not self._ahead[0].done():
-                break
             ready = self._ahead.popleft().result()
             if ready is None:
                 self._ended = True
@@ -93,60 +90,47 @@ class Preparer:
             self._top_up()
         return self._lay_out(taken) if self._detector.uses_engine else taken
 
+    def _lay_out(self, taken: list[Ready]) -> list[Ready]:
+        pages = iter(lay_out([ready.page for ready in taken if ready.page is not None], self._detector))
+        return [ready if ready.page is None else Ready(ready.record, next(pages)) for ready in taken]
+
     def _top_up(self) -> None:
         while not self._ended and len(self._ahead) < self._options.window:
             self._ahead.append(self._pool.submit(next, self._steps, None))
 
-    def _produce(self, paths: Iterable[Path]) -> Iterator[Ready]:
-        for path in paths:
-            record = Record(path)
+    def _in_order(self, jobs: Iterable[Job]) -> Iterator[Ready]:
+        """Steps as they are due; those in processes are begun some steps before."""
+        begun: deque[Callable[[], Ready]] = deque()
+        lead = 0 if self._workers is None else self._options.jobs
+        for step in self._begin(jobs):
+            begun.append(step)
+            if len(begun) > lead:
+                yield begun.popleft()()
+        while begun:
+            yield begun.popleft()()
+
+    def _begin(self, jobs: Iterable[Job]) -> Iterator[Callable[[], Ready]]:
+        for job in jobs:
+            record = Record(job.path)
+            left: list[int] = []
             try:
-                record.source = open_source(
-                    path,
-                    password=self._options.password,
-                    dpi=self._options.dpi,
-                    max_image_pixels=self._options.max_image_pixels,
-                )
-                indices = parse_page_range(self._pages.get(path, self._options.pages), record.source.page_count)
+                record.source = open_options(job.path, self._options)
+                left = record.resume(job.known, parse_page_range(self._options.pages, record.source.page_count))
             except MinerUDiffusionError as error:
                 record.error = error
-                yield Ready(record)
-                continue
             except Exception as error:  # a damaged file must not take the others with it
-                record.error = SourceError(path, f"{type(error).__name__}: {error}", "is the file intact?")
-                yield Ready(record)
-                continue
-            record.total = len(indices)
-            yield Ready(record)
-            for index in indices:
-                ready = self._render(record, index)
-                yield ready if self._detector.uses_engine else self._lay_out([ready])[0]
+                record.error = SourceError(job.path, f"{type(error).__name__}: {error}", "is the file intact?")
+            yield partial(Ready, record)
+            for index in left:
+                yield self._begin_page(record, index)
 
-    def _render(self, record: Record, index: int) -> Ready:
+    def _begin_page(self, record: Record, index: int) -> Callable[[], Ready]:
+        if self._workers is not None:
+            prepared = self._workers.submit(record.path, index)
+            return lambda: Ready(record, prepared())
+        return lambda: Ready(record, self._prepare(record, index))
+
+    def _prepare(self, record: Record, index: int) -> PreparedPage:
         assert record.source is not None
-        try:
-            page = record.source.page(index)
-        except Exception as error:  # the other pages may be fine
-            return Ready(record, Page(index, 0, 0, error=str(error) or type(error).__name__))
-        return Ready(record, Page(index, page.width_pt, page.height_pt), page.image, notes=page.notes)
-
-    def _lay_out(self, steps: list[Ready]) -> list[Ready]:
-        """Find the regions of all pages among the steps."""
-        inked = [i for i, s in enumerate(steps) if s.image is not None]
-        images = [image for s in steps if (image := s.image) is not None]
-        if not images:
-            return steps
-        layouts: list[PageLayout | Exception]
-        try:
-            layouts = list(self._detector.detect(images))
-        except Exception as error:  # the other pages may be fine
-            layouts = [error] * len(images)
-        steps = list(steps)
-        for i, layout in zip(inked, layouts, strict=True):
-            step = steps[i]
-            if isinstance(layout, PageLayout):
-                steps[i] = replace(step, regions=layout.regions, notes=(*step.notes, *layout.warnings))
-            elif step.page is not None:
-                problem = f"layout failed: {type(layout).__name__}: {layout}"
-                steps[i] = replace(step, image=None, page=replace(step.page, error=problem))
-        return steps
+        step = render(record.source, index)
+        return step if self._detector.uses_engine else lay_out([step], self._detector)[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,31 @@ from typing import Any
 from mineru_diffusion.document.source_types import Source
 from mineru_diffusion.document.types import Document, Page
 from mineru_diffusion.errors import MinerUDiffusionError
+from mineru_diffusion.parsing.furniture import running_heads
 from mineru_diffusion.parsing.headings import Heading, heading_levels
 from mineru_diffusion.parsing.progress import Counters
+
+
+@dataclass(frozen=True)
+class PageResult:
+    """All that is known about a finished page, enough to make the document from later.
+
+    Attributes:
+        page: with its regions, or its error.
+        heights: cap heights in points of titles, by `Region.order`.
+        notes: what a careful reader should know about the page as a whole.
+        counters: what reading it took.
+    """
+
+    page: Page
+    heights: Mapping[int, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    counters: Counters = field(default_factory=Counters)
+
+    @property
+    def complete(self) -> bool:
+        """Nothing of the page failed, so that there is nothing to try again."""
+        return not self.page.error and not any(r.finish_reason == "error" for r in self.page.regions)
 
 
 @dataclass
@@ -20,66 +43,79 @@ class Record:
     """State of one input.
 
     Attributes:
-        total: pages that will be read.
-        pages: finished pages by index.
-        heights: cap heights of titles in points, by (page index, order).
+        path: the file.
+        source: the open file.
+        total: pages that the document will have.
+        results: finished pages by index, those of an earlier run included.
+        counters: what this run did, pages of an earlier run left out.
         error: why the document cannot be read at all.
     """
 
     path: Path
     source: Source | None = None
     total: int = 0
-    pages: dict[int, Page] = field(default_factory=dict)
-    heights: dict[tuple[int, int], float] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
+    results: dict[int, PageResult] = field(default_factory=dict)
     counters: Counters = field(default_factory=Counters)
     error: MinerUDiffusionError | None = None
     started: float = field(default_factory=time.monotonic)
 
     @property
     def complete(self) -> bool:
-        return self.error is not None or len(self.pages) == self.total
+        return self.error is not None or len(self.results) == self.total
 
-    def warn(self, index: int, notes: Iterable[str]) -> None:
-        """Keep notes about a page (`index` from 0)."""
-        self.warnings += [f"page {index + 1}: {note}" for note in notes]
+    @property
+    def seconds(self) -> float:
+        """Since the document was opened."""
+        return time.monotonic() - self.started
 
-    def add(self, page: Page) -> None:
+    def resume(self, known: Mapping[int, PageResult], indices: Iterable[int]) -> list[int]:
+        """Take over pages that an earlier run read; returns those of `indices` that are left to read."""
+        wanted = list(indices)
+        self.total = len(wanted)
+        self.results = {index: known[index] for index in wanted if index in known}
+        return [index for index in wanted if index not in self.results]
+
+    def add(self, result: PageResult) -> None:
         """A page is finished."""
-        self.pages[page.index] = page
-        if page.error:
-            self.counters.failed_pages += 1
-            self.warn(page.index, [page.error])
-        else:
-            self.counters.pages += 1
+        self.results[result.page.index] = result
+        self.counters.add(result.counters)
 
     def document(self, meta: dict[str, Any]) -> Document:
-        """The finished document, heading levels assigned over all its pages."""
-        pages = [self.pages[index] for index in sorted(self.pages)]
-        seconds = round(time.monotonic() - self.started, 3)
+        """The finished document, heading levels assigned over all its pages.
+
+        Nothing in it depends on the order in which pages were finished, nor on how long they took.
+        """
+        results = [self.results[index] for index in sorted(self.results)]
+        counters = Counters()
+        warnings = list(self.source.notes) if self.source is not None else []
+        for result in results:
+            counters.add(result.counters)
+            said = (*result.notes, result.page.error) if result.page.error else result.notes
+            warnings += [f"page {result.page.index + 1}: {note}" for note in said]
         return Document(
             source=str(self.path),
-            pages=tuple(self._with_levels(pages)),
-            meta={**meta, "page_count": self.total, "seconds": seconds, "counters": asdict(self.counters)},
-            warnings=tuple(self.warnings),
+            pages=tuple(running_heads(_with_levels(results))),
+            meta={**meta, "page_count": self.total, "counters": asdict(counters)},
+            warnings=tuple(warnings),
         )
-
-    def _with_levels(self, pages: list[Page]) -> list[Page]:
-        first = pages[0].index if pages else 0
-        titles = [(p.index, r) for p in pages for r in p.regions if r.kind == "title"]
-        headings = [Heading(r.content, self.heights.get((i, r.order), 0.0), i == first) for i, r in titles]
-        levels = {(i, r.order): level for (i, r), level in zip(titles, heading_levels(headings), strict=True)}
-        return [
-            replace(
-                p,
-                regions=tuple(
-                    replace(r, level=levels[p.index, r.order]) if r.kind == "title" else r for r in p.regions
-                ),
-            )
-            for p in pages
-        ]
 
     def close(self) -> None:
         """Release the file."""
         if self.source is not None:
             self.source.close()
+
+
+def _with_levels(results: list[PageResult]) -> list[Page]:
+    first = results[0].page.index if results else 0
+    titles = [(result, r) for result in results for r in result.page.regions if r.kind == "title"]
+    headings = [Heading(r.content, t.heights.get(r.order, 0.0), t.page.index == first) for t, r in titles]
+    levels = {(t.page.index, r.order): level for (t, r), level in zip(titles, heading_levels(headings), strict=True)}
+    return [
+        replace(
+            page,
+            regions=tuple(
+                replace(r, level=levels[page.index, r.order]) if r.kind == "title" else r for r in page.regions
+            ),
+        )
+        for page in (result.page for result in results)
+    ]

@@ -71,13 +71,36 @@ def split_lists(lines: Sequence[TextLine], texts: Sequence[str]) -> list[tuple[b
 
 
 def list_items(lines: Sequence[TextLine], texts: Sequence[str]) -> list[str]:
-    """The items of a list: from mark to mark, else by its hanging indent, else one a line."""
+    """The items of a list: from mark to mark, else by its hanging indent, else one a line.
+
+    Items whose mark is set in deeper than those above begin with two spaces for each step.
+    """
     starts = _marked(texts)
+    marked = bool(starts)
     if not starts:
         hanging = _is_hanging(lines)
         starts = [i for i, line in enumerate(lines) if not (hanging and line.indented)]
     bounds = [*sorted({0, *starts}), len(texts)]
-    return [join_lines(list(texts[a:b])) for a, b in pairwise(bounds)]
+    items = [join_lines(list(texts[a:b])) for a, b in pairwise(bounds)]
+    depths = _depths([lines[a] for a in bounds[:-1]]) if marked else [0] * len(items)
+    return ["  " * depth + item for depth, item in zip(depths, items, strict=True)]
+
+
+def _depths(firsts: Sequence[TextLine]) -> list[int]:
+    """How deep each item is nested, by where its first line begins; another column begins anew."""
+    depths: list[int] = []
+    edges: list[float] = []
+    column = firsts[0].column if firsts else 0
+    for line in firsts:
+        left, step = line.box[0], 0.8 * line.ink_height
+        if line.column != column:
+            column, edges = line.column, []
+        while len(edges) > 1 and left < edges[-1] - step:
+            edges.pop()
+        if not edges or left > edges[-1] + step:
+            edges.append(left)
+        depths.append(len(edges) - 1)
+    return depths
 
 
 def _marked(texts: Sequence[str]) -> list[int]:

@@ -25,10 +25,11 @@ __all__ = ["FALLBACK", "FontSpec", "coverage", "discover_fonts", "select_fonts"]
 _CORE = "AQaegpyz019.,()"
 _PROBE_SIZE = 16
 _SUFFIXES = frozenset({".ttf", ".otf", ".ttc", ".otc"})
+# The last ones are TeX's own encodings under Unicode's numbers: matplotlib's cmr10 draws "¡" for "<".
 _NOT_TEXT = re.compile(
     r"emoji|symbol|dingbat|icon|awesome|music|math|braille|barcode|ornament|initials?\b|signs|d050000l"
     r"|\blast ?resort|small ?caps|caps\b|lmsc|outline|shadow|stencil|cmex|cmsy|cmmi|powerline|swash|sketch|sc\b"
-    r"|keyboard|inverted|solothurn",
+    r"|keyboard|inverted|solothurn|^cm(?:b|r|ss|ti|tt)10\b",
     re.IGNORECASE,
 )
 _DECORATIVE = re.compile(

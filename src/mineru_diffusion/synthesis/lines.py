@@ -26,6 +26,7 @@ _SIZE_WEIGHTS = (0.03, 0.03, 0.06, 0.04, 0.12, 0.04, 0.14, 0.08, 0.14, 0.14, 0.1
 _SIZE_ENDS = np.cumsum(_SIZE_WEIGHTS) / sum(_SIZE_WEIGHTS)
 _TRIES = 6
 _BLOCK, _POOL = 2048, 128
+_WORN_SHARE = 0.55
 
 
 @dataclass(frozen=True)
@@ -76,20 +77,26 @@ class LineRenderer:
     Args:
         fonts: faces to choose from.
         height: height of every image, pixels.
-        degrade: 0 gives clean lines only; 1 about 45 % clean lines and the rest worn; more wears harder.
+        degrade: 0 gives clean lines only; 1 the usual wear; more wears harder.
+        worn_share: part of the lines that is worn (at `degrade` below 1 that much less), the others are clean.
 
     Raises:
-        UsageError: no fonts, or a height under 8.
+        UsageError: no fonts, a height under 8, or a share outside 0..1.
     """
 
-    def __init__(self, fonts: Sequence[FontSpec], *, height: int = 32, degrade: float = 1.0) -> None:
+    def __init__(
+        self, fonts: Sequence[FontSpec], *, height: int = 32, degrade: float = 1.0, worn_share: float = _WORN_SHARE
+    ) -> None:
         if not fonts:
             raise UsageError("no fonts to draw with: pass discover_fonts(), which is never empty")
         if height < 8 or degrade < 0:
             raise UsageError(f"bad line height {height} or degrade {degrade}: use height >= 8 and degrade >= 0")
+        if not 0 <= worn_share <= 1:
+            raise UsageError(f"bad share of worn lines {worn_share}: use a number from 0 to 1")
         self.fonts = tuple(fonts)
         self.height = height
         self.degrade = degrade
+        self.worn_share = worn_share
         # A family of n faces counts as sqrt(n) families, or a few big families would be most of the data.
         self._families: dict[str, list[FontSpec]] = {}
         for font in self.fonts:
@@ -128,7 +135,7 @@ class LineRenderer:
         """
         if not text or text != text.strip():
             raise UsageError(f"cannot draw {text!r}: pass text without outer spaces")
-        worn = rng.random() < 0.55 * min(self.degrade, 1.0)
+        worn = rng.random() < self.worn_share * min(self.degrade, 1.0)
         strength = self.degrade if worn else 0.0
         gaps = _gaps(text, setting.face.size, rng)
         ink = typeset(setting.runs(text, rng), gaps=gaps, reduce=setting.oversample)
@@ -158,7 +165,7 @@ class LineStream:
         split: "train" or "heldout": disjoint words and font families.
         min_chars, max_chars: range of line lengths, characters.
         height: image height, pixels.
-        degrade: see `LineRenderer`.
+        degrade, worn_share: see `LineRenderer`.
         fonts: faces to use as they are; None takes the split's share of `discover_fonts()`.
 
     Raises:
@@ -175,6 +182,7 @@ class LineStream:
         max_chars: int = 70,
         height: int = 32,
         degrade: float = 1.0,
+        worn_share: float = _WORN_SHARE,
         fonts: Sequence[FontSpec] | None = None,
     ) -> None:
         if not 1 <= min_chars <= max_chars:
@@ -184,7 +192,7 @@ class LineStream:
         self.seed, self.min_chars, self.max_chars = seed, min_chars, max_chars
         self._sampler = TextSampler(split=split)
         chosen = select_fonts(discover_fonts(), split) if fonts is None else fonts
-        self._renderer = LineRenderer(chosen, height=height, degrade=degrade)
+        self._renderer = LineRenderer(chosen, height=height, degrade=degrade, worn_share=worn_share)
         self._kept: tuple[int, tuple[Setting, ...]] | None = None
 
     def __iter__(self) -> Iterator[LineSample]:

@@ -22,7 +22,7 @@ def contact_sheet(samples: Sequence[LineSample], columns: int = 2, *, ticks: boo
     """
     if not samples or columns < 1:
         raise UsageError("a contact sheet needs at least one sample and one column")
-    font = _truth_font().load(_TRUTH_SIZE)
+    font = truth_font().load(_TRUTH_SIZE)
     cell_width = max(max(s.image.shape[1], round(font.getlength(s.text))) for s in samples) + 2 * _GAP
     cell_height = max(s.image.shape[0] for s in samples) + 2 * _TRUTH_SIZE + _GAP
     rows = -(-len(samples) // columns)
@@ -40,7 +40,7 @@ def contact_sheet(samples: Sequence[LineSample], columns: int = 2, *, ticks: boo
     return sheet
 
 
-def _truth_font() -> FontSpec:
+def truth_font() -> FontSpec:
     """The face with the most characters, so that the truth itself is readable."""
     plain = [f for f in discover_fonts() if f.family in ("DejaVu Sans", "Noto Sans")]
     return max(plain or discover_fonts()[:20], key=lambda f: (len(coverage(f)), f.style in ("Book", "Regular")))

@@ -8,7 +8,8 @@ from __future__ import annotations
 import string
 import unicodedata
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from functools import partial
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -34,6 +35,8 @@ _BULLETS = "•·–—-*→§†‡»›+"
 _OPERATORS = ("+", "−", "-", "=", "≤", "≥", "≠", "≈", "<", ">", "×", "·", "÷", "±", "/", "→", "∞")
 _QUOTES = (("“", "”"), ("“", "”"), ('"', '"'), ("‘", "’"), ("'", "'"), ("„", "“"), ("«", "»"), ("‹", "›"))
 _BRACKETS = (("(", ")"), ("(", ")"), ("(", ")"), ("[", "]"), ("{", "}"), ("<", ">"))
+
+Kind = Literal["prose", "heading", "numbers", "reference", "code", "contact", "mathematics"]
 
 _T = TypeVar("_T")
 
@@ -97,6 +100,36 @@ class TextSampler:
             if min_chars <= len(text) <= max_chars and self.allows(text):
                 return text
 
+    def passage(self, rng: np.random.Generator, kind: Kind, chars: int, language: str = "en") -> str:
+        """Text of one kind, as many whole words as come next to `chars` characters (at least one); prose starts with a
+        capital. Only prose heeds the language (one of `words.LANGUAGES`).
+
+        Raises:
+            UsageError: `chars` is below 1.
+        """
+        if chars < 1:
+            raise UsageError(f"bad passage length {chars}: use at least 1 character")
+        kinds: dict[Kind, Callable[[np.random.Generator], str]] = {
+            "prose": partial(self._prose, language=language),
+            "heading": self._heading,
+            "numbers": self._numbers,
+            "reference": self._reference,
+            "code": self._code,
+            "contact": self._contact,
+            "mathematics": self._mathematics,
+        }
+        draw = kinds[kind]
+        while True:
+            text = draw(rng)
+            while len(text) < chars and kind != "code":
+                text += " " + draw(rng)
+            border = text.rfind(" ", 0, chars + 1)
+            if len(text) > chars and kind not in ("code", "contact"):
+                text = text[:border] if border > 0 else text.split(" ", 1)[0]
+            text = " ".join(text.split())
+            if text and self.allows(text):
+                return _capital(text) if kind == "prose" else text
+
     def allows(self, text: str) -> bool:
         """Whether a text may stand in this split."""
         if self.split == "train":
@@ -116,8 +149,8 @@ class TextSampler:
     def _words(self, rng: np.random.Generator, low: int, high: int) -> list[str]:
         return [self._word(rng) for _ in range(int(rng.integers(low, high + 1)))]
 
-    def _prose(self, rng: np.random.Generator) -> str:
-        language = LANGUAGES[int(np.searchsorted(_LANGUAGE_ENDS, rng.random()))]
+    def _prose(self, rng: np.random.Generator, language: str | None = None) -> str:
+        language = language or LANGUAGES[int(np.searchsorted(_LANGUAGE_ENDS, rng.random()))]
         words = self._clause(rng, 5, 16, language)
         if rng.random() < 0.5:
             words[0] = _capital(words[0])

@@ -1,12 +1,12 @@
-"""Training configuration: frozen dataclasses that a YAML file fills. Unknown keys are an error, not a surprise."""
+"""Training configuration: frozen dataclasses that a YAML file fills (`training.config_file`)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, is_dataclass
-from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, field
+from typing import Literal
 
-from mineru_diffusion.errors import UsageError
+LINES = "lines"
+"""Name of the rendered text lines in `DataConfig.mixture`; every other name is a folder or file of shards."""
 
 
 @dataclass(frozen=True)
@@ -41,25 +41,50 @@ class LinesConfig:
 
 
 @dataclass(frozen=True)
-class OptimizerConfig:
-    """AdamW for embeddings, heads, norms and the projector; Muon (Jordan et al., 2024) for the layers' matrices.
+class DataConfig:
+    """Where samples come from.
 
-    The rate warms up linearly, stays, and falls linearly to nothing over the last `decay_steps` (WSD schedule).
+    Attributes:
+        mixture: share of the batches by source: `lines` (rendered text lines, which alone have the helper losses), or a
+            Parquet shard or a folder of them. Empty: lines only.
+        chunk: samples of a shard that are sorted by length and packed together.
+        workers: processes that read shards.
+        max_visual: samples with more visual tokens are left out.
+        held_out: shards that evaluation reads; training never does.
+    """
+
+    mixture: dict[str, float] = field(default_factory=dict)
+    chunk: int = 256
+    workers: int = 1
+    max_visual: int = 2048
+    held_out: str = ""
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """AdamW for embeddings, heads, norms and the projector; Muon (Jordan et al., 2024) for the layers' matrices
+    (`muon_lr` 0: AdamW for these too).
+
+    The rate warms up linearly over `warmup_steps`. Then: `wsd` stays and falls linearly to nothing over the last
+    `decay_steps`; `cosine` falls to `lowest` (a share of the rate) at `max_steps`; `constant` stays.
     """
 
     lr: float = 1e-3
     muon_lr: float = 0.01
     weight_decay: float = 0.01
     betas: tuple[float, float] = (0.9, 0.98)
+    schedule: Literal["wsd", "cosine", "constant"] = "wsd"
     warmup_steps: int = 200
     decay_steps: int = 0
+    lowest: float = 0.0
     clip: float = 1.0
     ema: float = 0.999
 
 
 @dataclass(frozen=True)
 class HelpersConfig:
-    """Weights of the training-only losses (see `training.helpers`); 0 leaves one out."""
+    """Weights of the training-only losses (see `training.helpers`); 0 leaves one out. All but `ctc` need to know where
+    each character stands, so they are for rendered lines; `ctc` reads one-line images of shards."""
 
     slots: float = 1.0
     count: float = 0.3
@@ -67,6 +92,7 @@ class HelpersConfig:
     spelling: float = 0.5
     place: float = 0.3
     alignment_layers: tuple[int, ...] = (1, 2)
+    ctc: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -77,8 +103,35 @@ class DiffusionConfig:
     weighting: Literal["mean", "inverse_t"] = "mean"
     ordered_share: float = 0.4
     full_share: float = 0.1
+    complementary: bool = False
     draws: int = 2
     fill_weight: float = 0.2
+
+
+@dataclass(frozen=True)
+class LoraConfig:
+    """Low-rank adapters (arXiv 2106.09685) on the decoder's and the merger's matrices; everything else is frozen.
+    `rank` 0: none."""
+
+    rank: int = 0
+    alpha: int = 32
+    dropout: float = 0.0
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """Looks at held-out data with the averaged weights while training goes on.
+
+    Attributes:
+        every: steps between evaluations; 0: none. The best checkpoint is kept in `best/`.
+        samples: held-out samples that an evaluation reads.
+        show_every: steps between transcriptions of `show` held-out samples on the terminal; 0: none.
+    """
+
+    every: int = 0
+    samples: int = 64
+    show_every: int = 0
+    show: int = 4
 
 
 @dataclass(frozen=True)
@@ -86,105 +139,75 @@ class TrainConfig:
     """One training run.
 
     Attributes:
+        objective: masked diffusion by blocks, or the autoregressive twin: the same network and data, each position
+            predicting the next token.
         stage: `vision` trains the eye alone with the helper losses; `joint` trains everything.
+        checkpoint: a checkpoint folder whose network, tokenizer and processor are trained on (then `network` is not
+            used); empty: a new network.
+        init_from: weights to start from: another run's folder, or a checkpoint of the same network.
+        tasks: what an exported checkpoint says that it can do. This and the next three are for new networks; a
+            `checkpoint` keeps its own.
+        layout_size: width and height of the page that layouts are found on.
+        max_pixels: area that larger images are shrunk to; 0: a long text line's.
+        max_tokens: the longest answer.
         freeze_vision: in `joint`, keep vision tower and projector as they are (cheaper steps).
         batch_positions: decoder positions (or visual patches / 2) a batch holds at most.
+        accumulate: batches a step, over all processes together at least one each.
+        precision: of the arithmetic (autocast); weights and their optimizer stay in float32.
+        checkpointing: compute activations again in the backward pass instead of keeping them.
+        attention: `flex` (FlexAttention, compiled, sparse masks), `sdpa`, or `auto`: flex on CUDA.
         compile: compile the layers (needs a C++ compiler on CPUs; a minute at the start, then about 1.2 times as fast).
-        grow: lines grow with skill: the longest line is widened when the loss falls under `grow_below`.
+        tensorboard: write TensorBoard events beside `log.jsonl`.
+        export_dtype: of the exported checkpoint's weights.
+        grow_from: lines grow with skill: the longest line is widened when the loss falls under `grow_below`.
     """
 
     name: str = "tiny"
     seed: int = 0
+    objective: Literal["diffusion", "autoregressive"] = "diffusion"
     stage: Literal["vision", "joint"] = "joint"
+    checkpoint: str = ""
     init_from: str = ""
+    tasks: tuple[str, ...] = ("text",)
+    layout_size: tuple[int, int] = (1036, 1036)
+    max_pixels: int = 0
+    max_tokens: int = 256
     freeze_vision: bool = False
     max_steps: int = 100_000
     batch_positions: int = 6000
+    accumulate: int = 1
+    precision: Literal["float32", "bfloat16"] = "float32"
+    checkpointing: bool = False
+    attention: Literal["auto", "sdpa", "flex"] = "auto"
     compile: bool = False
     log_every: int = 20
+    tensorboard: bool = False
     save_minutes: float = 4.0
+    export_dtype: Literal["float16", "bfloat16", "float32"] = "float16"
     device: str = "auto"
     grow_from: int = 0
     grow_below: float = 0.5
     grow_by: int = 8
     network: NetworkConfig = field(default_factory=NetworkConfig)
     lines: LinesConfig = field(default_factory=LinesConfig)
+    data: DataConfig = field(default_factory=DataConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     helpers: HelpersConfig = field(default_factory=HelpersConfig)
     diffusion: DiffusionConfig = field(default_factory=DiffusionConfig)
+    lora: LoraConfig = field(default_factory=LoraConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
 
+    @property
+    def block_length(self) -> int:
+        """Tokens decoded together: 1 for the autoregressive twin."""
+        return 1 if self.objective == "autoregressive" else self.diffusion.block_length
 
-def config_from_dict(cls: type[Any], values: dict[str, Any], where: str = "") -> Any:
-    """Fill a (nested) dataclass.
+    @property
+    def draws(self) -> int:
+        """Noisy streams beside the clean one: none for the autoregressive twin and for the eye alone."""
+        return self.diffusion.draws if self.objective == "diffusion" and self.stage == "joint" else 0
 
-    Raises:
-        UsageError: a key that the dataclass does not have, with the ones that it has.
-    """
-    hints = get_type_hints(cls)
-    known = {f.name for f in fields(cls)}
-    unknown = sorted(set(values) - known)
-    if unknown:
-        raise UsageError(
-            f"{where or cls.__name__}: unknown key {', '.join(unknown)}; known: {', '.join(sorted(known))}"
-        )
-    out: dict[str, Any] = {}
-    for key, value in values.items():
-        place = f"{where}.{key}".lstrip(".")
-        out[key] = _checked(hints[key], value, place)
-    return cls(**out)
-
-
-def _checked(kind: Any, value: Any, place: str) -> Any:
-    """The value as `kind` wants it, or a UsageError that names the place."""
-    if is_dataclass(kind):
-        if not isinstance(value, dict):
-            raise UsageError(f"{place}: expected a section of settings, not {value!r}")
-        return config_from_dict(kind, value, place)  # type: ignore[arg-type]
-    if get_origin(kind) is Literal:
-        if value not in get_args(kind):
-            raise UsageError(f"{place}: {value!r} is not one of {', '.join(map(str, get_args(kind)))}")
-        return value
-    if get_origin(kind) is tuple:
-        if not isinstance(value, (list, tuple)):
-            raise UsageError(f"{place}: expected a list, not {value!r}")
-        return tuple(value)
-    if kind is float:
-        # YAML reads 1e-3, without a point, as text.
-        try:
-            return float(value)
-        except (TypeError, ValueError):
-            raise UsageError(f"{place}: expected a number, not {value!r}") from None
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise UsageError(f"{place}: expected {kind.__name__}, not {value!r}")
-    return value
-
-
-def load_config(path: str | Path, overrides: list[str] | None = None) -> TrainConfig:
-    """Read a YAML file; `overrides` are `section.key=value` strings (values in YAML).
-
-    Raises:
-        UsageError: the file is missing or malformed, or a key is unknown.
-    """
-    import yaml
-
-    try:
-        values = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
-    except FileNotFoundError as error:
-        raise UsageError(f"{path}: no such file; configurations are in configs/") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: not valid YAML ({error})") from error
-    if not isinstance(values, dict):
-        raise UsageError(f"{path}: expected sections of settings")
-    for override in overrides or []:
-        key, separator, value = override.partition("=")
-        if not separator:
-            raise UsageError(f"--set {override}: write section.key=value")
-        target = values
-        *parents, last = key.split(".")
-        for parent in parents:
-            target = target.setdefault(parent, {}) if isinstance(target, dict) else None
-        if not isinstance(target, dict):
-            raise UsageError(f"--set {override}: {key.rpartition('.')[0]} is no section")
-        target[last] = yaml.safe_load(value)
-    config: TrainConfig = config_from_dict(TrainConfig, values, str(path))
-    return config
+    @property
+    def sources(self) -> dict[str, float]:
+        """The data sources and their shares."""
+        return self.data.mixture or {LINES: 1.0}

@@ -1,5 +1,5 @@
 """Rendered lines to batches, exactly resumable: the data is a sequence of chunks, chunk c depends only on the seed and
-c, and inside a chunk the batches have a fixed order.
+c, and inside a chunk the batches have a fixed order, however many workers make them.
 
 Shapes: N lines, S patches a line, M columns of visual tokens a line, A answer length (C blocks of B), Q slots a column.
 A line may be several visual tokens high; what the helper losses ask is asked of the upper one, its column's speaker.
@@ -7,8 +7,11 @@ A line may be several visual tokens high; what the helper losses ask is asked of
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
+from typing import Any
 
 import numpy as np
 import torch
@@ -95,12 +98,12 @@ def _widen(image: NDArray[np.uint8], width: int) -> NDArray[np.uint8]:
     return np.pad(image, ((0, 0), (0, width - image.shape[1])), mode="edge") if image.shape[1] < width else image
 
 
-class LineChunks(IterableDataset[tuple[int, int, LineBatch]]):
-    """Endless batches of lines.
+class LineChunks(IterableDataset[tuple[int, list[LineBatch]]]):
+    """Endless chunks of batches of lines, with their numbers.
 
     Args:
         seed: of the data.
-        start: (chunk, batch in that chunk) to begin with.
+        start: chunk to begin with.
         max_chars: longest line; see `LineStream` for the rest.
         budget: positions a batch may hold, counted by `cost`.
     """
@@ -110,7 +113,7 @@ class LineChunks(IterableDataset[tuple[int, int, LineBatch]]):
         tokenizer: PreTrainedTokenizerBase,
         *,
         seed: int,
-        start: tuple[int, int] = (0, 0),
+        start: int = 0,
         split: str = "train",
         min_chars: int = 1,
         max_chars: int = 70,
@@ -159,29 +162,38 @@ class LineChunks(IterableDataset[tuple[int, int, LineBatch]]):
         order = np.random.default_rng([self.seed, number, 1]).permutation(len(groups))
         return [pack_lines(groups[i], self.tokenizer, self.token_px, self.block_length) for i in order]
 
-    def __iter__(self) -> Iterator[tuple[int, int, LineBatch]]:
-        worker = get_worker_info()
-        step, offset = (worker.num_workers, worker.id) if worker else (1, 0)
-        first_chunk, first_batch = self.start
-        if worker is not None:
-            torch.set_num_threads(1)
-        # Worker w makes every num_workers-th chunk; DataLoader takes turns between workers batch by batch, so exact
-        # order (and exact resume) holds for one worker, which is enough for small models.
-        chunk = first_chunk + offset
-        while True:
-            for number, batch in enumerate(self.make_chunk(chunk)):
-                if chunk > first_chunk or number >= first_batch:
-                    yield chunk, number, batch
-            chunk += step
+    def __iter__(self) -> Iterator[tuple[int, list[LineBatch]]]:
+        for number in worker_share(self.start):
+            yield number, self.make_chunk(number)
 
 
-def batches(dataset: LineChunks, workers: int) -> Iterator[tuple[int, int, LineBatch]]:
-    """Iterate over a dataset, with its batches made ahead in `workers` processes (0: in this one)."""
-    loader = DataLoader(
-        dataset,
-        batch_size=None,
-        num_workers=workers,
-        prefetch_factor=16 if workers else None,
-        persistent_workers=bool(workers),
-    )
-    return iter(loader)
+def worker_share(start: int) -> Iterator[int]:
+    """Numbers from `start` on that this worker makes: DataLoader takes turns, so together they come in order."""
+    worker = get_worker_info()
+    if worker is not None:
+        torch.set_num_threads(1)
+    return count(start + (worker.id if worker else 0), worker.num_workers if worker else 1)
+
+
+class _Packed(IterableDataset[bytes]):
+    """Chunks as bytes: tensors of a worker would each take a file descriptor, and a chunk has hundreds."""
+
+    def __init__(self, chunks: IterableDataset[Any]) -> None:
+        self.chunks = chunks
+
+    def __iter__(self) -> Iterator[bytes]:
+        return map(pickle.dumps, self.chunks)
+
+
+def batches(chunks: IterableDataset[Any], workers: int, skip: int) -> Iterator[tuple[int, int, Any]]:
+    """Batches with their chunk's and their own number, made ahead in `workers` processes (0: in this one).
+
+    Args:
+        chunks: yields (number, batches) whole chunks at a time.
+        skip: batches of the first chunk that are left out.
+    """
+    loader = DataLoader(_Packed(chunks), batch_size=None, num_workers=workers, prefetch_factor=2 if workers else None)
+    for packed in loader:
+        number, chunk = pickle.loads(packed)
+        yield from ((number, i, batch) for i, batch in enumerate(chunk) if i >= skip)
+        skip = 0

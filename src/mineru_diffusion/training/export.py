@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
+from torch import Tensor
+from transformers.utils import logging
 
 from mineru_diffusion.engine.types import CheckpointProfile
 from mineru_diffusion.model import (
@@ -26,14 +30,18 @@ MAX_LINE_WIDTH = 4096
 """Pixels of the longest line that the image processor lets through unshrunk."""
 
 
-def new_processor(network: NetworkConfig) -> MinerUDiffusionProcessor:
-    """Character tokenizer and image processor of a line-reading checkpoint."""
+def new_processor(network: NetworkConfig, max_pixels: int = 0) -> MinerUDiffusionProcessor:
+    """Character tokenizer and image processor of a line-reading checkpoint.
+
+    Args:
+        max_pixels: area that larger images are shrunk to; 0: a line of the longest kind.
+    """
     side = network.patch_size * network.merge
     images = ImageProcessor(
         patch_size=network.patch_size,
         merge_size=network.merge,
         min_pixels=side * side,
-        max_pixels=MAX_LINE_WIDTH * LINE_HEIGHT,
+        max_pixels=max_pixels or MAX_LINE_WIDTH * LINE_HEIGHT,
     )
     return MinerUDiffusionProcessor(images, character_tokenizer(CHARSET), CHAT_TEMPLATE)
 
@@ -82,15 +90,18 @@ def new_network(network: NetworkConfig, processor: MinerUDiffusionProcessor) -> 
 
 def line_profile(config: TrainConfig) -> CheckpointProfile:
     """What a line-reading checkpoint says about itself."""
+    prompts = CheckpointProfile().prompts
     return CheckpointProfile(
-        block_length=config.diffusion.block_length,
+        block_length=config.block_length,
         threshold=0.95,
-        tasks=("text",),
+        tasks=config.tasks,
         text_unit="line",
         line_height=LINE_HEIGHT,
         line_max_aspect=config.lines.max_aspect,
-        prompts={"text": "\nText Recognition:"},
-        max_tokens=256,
+        layout_image_size=config.layout_size,
+        prompts={task: prompts[task] for task in config.tasks},
+        max_tokens=config.max_tokens,
+        objective=config.objective,
     )
 
 
@@ -100,6 +111,7 @@ def export_checkpoint(
     profile: CheckpointProfile,
     folder: Path,
     dtype: torch.dtype = torch.float16,
+    weights: Mapping[str, Tensor] | None = None,
 ) -> None:
     """Write a checkpoint folder; it appears whole or not at all.
 
@@ -107,14 +119,18 @@ def export_checkpoint(
         network: the trained network; it is not changed.
         folder: replaced if it exists.
         dtype: of the stored weights.
+        weights: to be written instead of the network's own, under the published names.
     """
     draft = folder.with_name(folder.name + ".new")
     shutil.rmtree(draft, ignore_errors=True)
-    copy = MinerUDiffusionForConditionalGeneration(network.config).to(dtype)
-    copy.load_state_dict(network.state_dict())
+    with torch.device("meta"):
+        copy = MinerUDiffusionForConditionalGeneration(network.config)
+    tensors = network.state_dict() if weights is None else weights
+    copy.load_state_dict({k: v.detach().to("cpu", dtype) for k, v in tensors.items()}, assign=True)
     kept = network.config.dtype
     copy.config.dtype = dtype
-    copy.save_pretrained(str(draft))
+    with _no_progress_bar():
+        copy.save_pretrained(str(draft))
     network.config.dtype = kept
     processor.save_pretrained(draft)
     path = draft / "generation_config.json"
@@ -122,8 +138,8 @@ def export_checkpoint(
     fields.pop("_from_model_config", None)
     section = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(profile).items()}
     fields |= {
-        "eos_token_id": [processor.tokenizer.eos_token_id, processor.tokenizer.pad_token_id],
-        "pad_token_id": processor.tokenizer.pad_token_id,
+        "eos_token_id": [end_token(processor), fill_token(processor)],
+        "pad_token_id": fill_token(processor),
         SECTION: section,
     }
     path.write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
@@ -132,3 +148,27 @@ def export_checkpoint(
         file.chmod(0o644)
     shutil.rmtree(folder, ignore_errors=True)
     draft.rename(folder)
+
+
+@contextmanager
+def _no_progress_bar() -> Iterator[None]:
+    """Checkpoints are written often, and the bar would tear a live line apart."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def end_token(processor: MinerUDiffusionProcessor) -> int:
+    """The id that ends an answer: the turn's end, which is the tokenizer's end token or stands beside it."""
+    vocabulary = processor.tokenizer.get_vocab()
+    return int(vocabulary.get("<|im_end|>", processor.tokenizer.eos_token_id))
+
+
+def fill_token(processor: MinerUDiffusionProcessor) -> int:
+    """The id that fills an answer's last block behind its end."""
+    pad = processor.tokenizer.pad_token_id
+    return end_token(processor) if pad is None else int(pad)

@@ -12,8 +12,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mineru_diffusion.model.attention import MaskedAttention, grouped_sdpa
-
 COUNT_CLASSES = 96
 """Characters left of a visual token that the count head can tell apart."""
 
@@ -105,20 +103,6 @@ def rank_targets(
     row = torch.arange(answers.shape[0], device=answers.device)[:, None].expand_as(answers)
     spelled[row[is_text], token[is_text], rank[is_text]] = answers[is_text]
     return torch.where(is_text, rank, -1), spelled
-
-
-class RecordingAttention(MaskedAttention):
-    """Masked attention that keeps the first head's queries and keys of some layers, for `alignment_loss`."""
-
-    def __init__(self, mask: Tensor | None, layers: tuple[int, ...]) -> None:
-        super().__init__(mask)
-        self.layers = layers
-        self.recorded: list[tuple[Tensor, Tensor]] = []
-
-    def attend(self, layer: int, q_NHLD: Tensor, k_NKLD: Tensor, v_NKLD: Tensor) -> Tensor:
-        if layer in self.layers:
-            self.recorded.append((q_NHLD[:, 0], k_NKLD[:, 0]))
-        return grouped_sdpa(q_NHLD, k_NKLD, v_NKLD, self.mask)
 
 
 def alignment_loss(queries_NLD: Tensor, keys_NPD: Tensor, target_NL: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,23 +1,31 @@
-"""Optimizers and their schedule: Muon for the layers' matrices, AdamW for the rest, one WSD schedule for both."""
+"""Optimizers and their schedule: Muon for the layers' matrices, AdamW for the rest, one schedule for both; and the
+average of the weights."""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
 from mineru_diffusion.training.config import OptimizerConfig
 
 
 def schedule(step: int, config: OptimizerConfig, max_steps: int) -> float:
-    """Factor of the learning rate: linear warm-up, constant, linear decay over the last `decay_steps` (WSD)."""
+    """Factor of the learning rate at a step (from 0): linear warm-up, then as `config.schedule` says."""
     warm = min(1.0, (step + 1) / max(1, config.warmup_steps))
-    left = max_steps - step
-    return warm * (min(1.0, left / config.decay_steps) if config.decay_steps else 1.0)
+    if config.schedule == "cosine":
+        done = (step - config.warmup_steps) / max(1, max_steps - config.warmup_steps)
+        fall = 0.5 * (1.0 + math.cos(math.pi * min(1.0, max(0.0, done))))
+        return warm * (config.lowest + (1.0 - config.lowest) * fall)
+    if config.schedule == "wsd" and config.decay_steps:
+        return warm * min(1.0, (max_steps - step) / config.decay_steps)
+    return warm
 
 
 def orthogonalise(matrices_NRC: Tensor, steps: int = 5) -> Tensor:
@@ -111,31 +119,40 @@ def set_rate(optimizers: list[Optimizer], factor: float) -> None:
 
 
 class Average:
-    """Exponential moving average of a module's parameters, with the usual warm-up of its decay.
+    """Exponential moving average of a module's trained parameters, with the usual warm-up of its decay.
 
     Args:
-        decay: 0 keeps no average.
+        decay: 0 keeps no average: the weights themselves are then what is evaluated and exported.
     """
 
     def __init__(self, module: nn.Module, decay: float) -> None:
         self.decay = decay
-        self.shadow = {name: p.detach().clone() for name, p in module.named_parameters()}
+        self.shadow = (
+            {name: p.detach().clone() for name, p in module.named_parameters() if p.requires_grad} if decay else {}
+        )
         self.updates = 0
 
     @torch.no_grad()
     def update(self, module: nn.Module) -> None:
+        """Take in the weights of one more step."""
         self.updates += 1
+        if not self.shadow:
+            return
         decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
-        pairs = [(self.shadow[name], p) for name, p in module.named_parameters() if p.requires_grad]
+        pairs = [(self.shadow[name], p) for name, p in module.named_parameters() if name in self.shadow]
         torch._foreach_lerp_([a for a, _ in pairs], [p.detach() for _, p in pairs], 1.0 - decay)
 
     def state_dict(self) -> dict[str, object]:
-        return {"shadow": self.shadow, "updates": self.updates}
+        shadow = {n: t.full_tensor() if isinstance(t, DTensor) else t for n, t in self.shadow.items()}
+        return {"shadow": shadow, "updates": self.updates}
 
     def load_state_dict(self, state: dict[str, object]) -> None:
         shadow = state["shadow"]
         assert isinstance(shadow, dict)
         for name, tensor in shadow.items():
             if name in self.shadow:
-                self.shadow[name].copy_(tensor)
+                own = self.shadow[name]
+                if isinstance(own, DTensor):
+                    tensor = distribute_tensor(tensor.to(own.device), own.device_mesh, own.placements)
+                own.copy_(tensor)
         self.updates = int(state["updates"])  # type: ignore[call-overload]

@@ -1,0 +1,90 @@
+"""What the benchmarks share: taking turns, tables, the record of what they ran on."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+
+from mineru_diffusion import __version__
+from mineru_diffusion.document.crops import fit_line
+from mineru_diffusion.engine.types import CheckpointProfile
+from mineru_diffusion.evaluation.lines import held_out_lines
+from mineru_diffusion.parsing.lines import line_pieces
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Medians over the rounds, in seconds: processor time of this process, and the clock on the wall. On a machine
+    that does other things as well, and with one thread, processor time is the one to compare."""
+
+    cpu: float
+    wall: float
+
+
+def race(contestants: Mapping[str, Callable[[], object]], rounds: int, *, warm: bool = True) -> dict[str, Timing]:
+    """Let all take turns `rounds` times, after one turn each that does not count (`warm`)."""
+    for run in contestants.values() if warm else ():
+        run()
+    cpu: dict[str, list[float]] = {name: [] for name in contestants}
+    wall: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(rounds):
+        for name, run in contestants.items():
+            started = time.process_time(), time.perf_counter()
+            run()
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            cpu[name].append(time.process_time() - started[0])
+            wall[name].append(time.perf_counter() - started[1])
+    return {name: Timing(statistics.median(cpu[name]), statistics.median(wall[name])) for name in contestants}
+
+
+def text_crops(
+    profile: CheckpointProfile, factor: int, count: int, *, seed: int = 5
+) -> tuple[list[Image.Image], list[str], list[int]]:
+    """At least `count` crops of held-out lines as the parser would send them; the lines' texts, and the line that each
+    crop belongs to."""
+    samples = held_out_lines(count, seed=seed, height=profile.line_height or 32)
+    crops: list[Image.Image] = []
+    line_of_crop: list[int] = []
+    for line, (sample, _) in enumerate(samples):
+        for piece in line_pieces(Image.fromarray(sample.image), profile.line_max_aspect):
+            crops.append(fit_line(piece, height=profile.line_height or 32, multiple=factor))
+            line_of_crop.append(line)
+    return crops, [sample.text for sample, _ in samples], line_of_crop
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Records as an aligned Markdown table, field names on top."""
+    if not rows:
+        return ""
+    names = list(rows[0])
+    cells = [names, *([_shown(row[name]) for name in names] for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(names))]
+    lines = ["| " + " | ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) + " |" for row in cells]
+    return "\n".join([lines[0], "|" + "|".join("-" * (w + 1) + ":" for w in widths) + "|", *lines[1:]])
+
+
+def _shown(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else "" if value is None else str(value)
+
+
+def surroundings() -> dict[str, Any]:
+    """What the numbers depend on besides the code."""
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else torch.backends.cpu.get_cpu_capability()
+    return {"version": __version__, "torch": torch.__version__, "device": device, "threads": torch.get_num_threads()}
+
+
+def save(path: Path | None, name: str, rows: Sequence[Mapping[str, Any]], **more: Any) -> None:
+    """Write a benchmark's record as JSON, if a path is given."""
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        record = {"benchmark": name, **surroundings(), **more, "rows": [dict(row) for row in rows]}
+        path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,118 @@
+"""`bench decode`: the engine against the plain loop, same checkpoint, images, policy and tokens; one crop at a time and
+a page of crops at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+
+from mineru_diffusion.benchmarks.baseline import PlainResult, decode_plainly
+from mineru_diffusion.benchmarks.common import race, save, table, text_crops
+from mineru_diffusion.benchmarks.networks import parameters, random_checkpoint
+from mineru_diffusion.engine.devices import choose_device
+from mineru_diffusion.engine.local import LocalEngine
+from mineru_diffusion.engine.requests import stop_ids_of
+from mineru_diffusion.engine.types import DecodingParams, Request
+from mineru_diffusion.model.checkpoint import Checkpoint, load_checkpoint
+
+
+def decode_crops_plainly(
+    checkpoint: Checkpoint, crops: Sequence[Image.Image], params: DecodingParams
+) -> list[PlainResult]:
+    """The plain loop over some crops, one after the other, from pixels to tokens."""
+    profile, processor, model = checkpoint.profile, checkpoint.processor, checkpoint.model
+    stops = stop_ids_of(model) if params.stop_ids is None else frozenset(params.stop_ids)
+    results = []
+    for crop in crops:
+        text = processor.prompt(profile.prompts["text"], images=1, system=profile.system_prompt)
+        inputs = processor(images=[crop], text=[text], return_tensors="pt")
+        results.append(
+            decode_plainly(
+                model,
+                inputs["input_ids"].to(model.device),
+                inputs["pixel_values"].to(model.device),
+                inputs["image_grid_thw"],
+                block_length=profile.block_length,
+                threshold=profile.threshold,
+                max_tokens=params.max_tokens or profile.max_tokens,
+                stop_ids=stops,
+            )
+        )
+    return results
+
+
+def _rows(
+    name: str, checkpoint: Checkpoint, crops: list[Image.Image], params: DecodingParams, rounds: int
+) -> list[dict[str, Any]]:
+    rows = []
+    for size in (1, len(crops)):
+        some = crops[:size]
+        with LocalEngine(checkpoint) as engine:
+            requests = [Request(crop, params=params) for crop in some]
+            # The same work: the plain loop cannot skip positions behind a stop.
+            ours, plain = engine.generate(requests), decode_crops_plainly(checkpoint, some, params)
+            same = sum(list(a.tokens) == b.tokens for a, b in zip(ours, plain, strict=True))
+            times = race(
+                {
+                    "plain": partial(decode_crops_plainly, checkpoint, some, params),
+                    "ours": partial(engine.generate, requests),
+                },
+                rounds if size > 1 else 3 * rounds,
+                warm=False,
+            )
+        tokens = sum(len(result.tokens) for result in plain)
+        rows.append(
+            {
+                "network": name,
+                "crops": size,
+                "tokens": tokens,
+                "same tokens": f"{same}/{size}",
+                "plain passes": sum(result.passes for result in plain),
+                "plain ms/crop": 1000 * times["plain"].cpu / size,
+                "ours ms/crop": 1000 * times["ours"].cpu / size,
+                "ours tokens/s": tokens / times["ours"].cpu,
+                "ratio": times["plain"].cpu / times["ours"].cpu,
+                "ratio (wall)": times["plain"].wall / times["ours"].wall,
+            }
+        )
+    return rows
+
+
+def bench_decode(
+    model: Path | None = None,
+    *,
+    crops: int = 32,
+    rounds: int = 5,
+    middle: bool = True,
+    device: str = "auto",
+    out: Path | None = None,
+) -> str:
+    """Run it.
+
+    Args:
+        model: a checkpoint that reads lines; None: the packaged one.
+        crops: of the page.
+        rounds: turns of each contestant.
+        middle: also a random network of 100 million parameters.
+        device: where to run.
+        out: JSON file to write.
+    """
+    from mineru_diffusion.assets import packaged_checkpoint
+
+    where = choose_device(device)
+    checkpoint = load_checkpoint(model or packaged_checkpoint(), device=where, dtype=torch.float32)
+    factor = checkpoint.processor.image_processor.factor
+    images = text_crops(checkpoint.profile, factor, crops)[0][:crops]
+    params = DecodingParams(skip_after_stop=False, repetition_guard=False)
+    rows = _rows(f"{parameters(checkpoint) / 1e6:.1f} M", checkpoint, images, params, rounds)
+    if middle:
+        large = random_checkpoint(device=where)
+        fixed = DecodingParams(max_tokens=32, stop_ids=(), skip_after_stop=False, repetition_guard=False)
+        rows += _rows(f"{parameters(large) / 1e6:.0f} M random", large, images, fixed, max(1, rounds // 3))
+    save(out, "decode", rows, crops=crops, rounds=rounds)
+    return table(rows)

@@ -1,0 +1,48 @@
+"""What all routes share."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import anyio
+from fastapi import Request
+
+from mineru_diffusion.parsing.layout_types import LayoutDetector
+from mineru_diffusion.serving.admission import Admission
+from mineru_diffusion.serving.fetch import UrlFetcher
+from mineru_diffusion.serving.jobs import JobRunner
+from mineru_diffusion.serving.metrics import Metrics
+from mineru_diffusion.serving.settings import ServerSettings
+from mineru_diffusion.serving.worker import EngineWorker
+
+DECODING_THREADS = 4
+"""Threads that decode images and look for layouts: bounds memory more than it costs time."""
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """The server's parts.
+
+    Attributes:
+        detector: the packaged layout detector, loaded once.
+        threads: for work on images.
+        started: when the server began, in seconds since 1970.
+    """
+
+    settings: ServerSettings
+    worker: EngineWorker
+    detector: LayoutDetector
+    jobs: JobRunner
+    fetcher: UrlFetcher
+    admission: Admission
+    metrics: Metrics
+    threads: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(DECODING_THREADS))
+    started: float = field(default_factory=time.time)
+
+
+def state_of(request: Request) -> ServerState:
+    """The state of the application that a request came to."""
+    state = request.app.state.server
+    assert isinstance(state, ServerState)
+    return state

@@ -1,0 +1,201 @@
+"""Stage 2's data: samples that the network is unsure of, found by decoding each several times and comparing the
+readings (MinerU-Diffusion, arXiv 2603.22458: mining by inference consistency).
+
+In: shards and a checkpoint. Out: shards of the least consistent samples (`kept/`), and every sample's scores
+(`scores.jsonl`).
+A run that was stopped goes on where its scores end.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+from mineru_diffusion.engine import Engine
+from mineru_diffusion.engine.types import DecodingParams, Request
+from mineru_diffusion.errors import UsageError
+from mineru_diffusion.synthesis.sample import Sample
+from mineru_diffusion.synthesis.shards import read_shards, write_shards
+from mineru_diffusion.training.scoring import consistency, similarity
+from mineru_diffusion.training.shards import prepare_image, shard_files
+
+SCORES = "scores.jsonl"
+KEPT = "kept"
+LOWEST_THRESHOLD = 0.4
+
+
+@dataclass(frozen=True)
+class Score:
+    """One sample's.
+
+    Attributes:
+        index: its number in the shards.
+        task: its task.
+        consistency: mean similarity between its readings; 1: all alike.
+        accuracy: mean similarity of the readings with the truth.
+    """
+
+    index: int
+    task: str
+    consistency: float
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class MiningReport:
+    """How many samples were scored and kept, and the mean consistency of all and of those kept, by task."""
+
+    scored: int
+    kept: int
+    consistency: dict[str, float]
+    kept_consistency: dict[str, float]
+
+
+def variants(draws: int, by: Literal["temperature", "thresholds"], temperature: float) -> list[DecodingParams]:
+    """The `draws` ways in which each sample is decoded: by random seeds, or by confidence thresholds from cautious to
+    rash.
+
+    Raises:
+        UsageError: fewer than two draws, or a temperature of 0, which gives the same reading every time.
+    """
+    if draws < 2:
+        raise UsageError(f"consistency needs at least two readings of a sample, not {draws}")
+    if by == "thresholds":
+        step = (1.0 - LOWEST_THRESHOLD) / (draws - 1)
+        return [DecodingParams(threshold=1.0 - step * i) for i in range(draws)]
+    if temperature <= 0:
+        raise UsageError("mining by temperature needs a temperature above 0; at 0 all readings are the same")
+    return [DecodingParams(temperature=temperature, seed=seed) for seed in range(draws)]
+
+
+def score_samples(
+    engine: Engine, samples: Sequence[Sample], params: Sequence[DecodingParams], *, factor: int, first: int = 0
+) -> list[Score]:
+    """Decode each sample in each way, all together, and compare.
+
+    Args:
+        factor: pixels that a visual token is wide.
+        first: number of the first sample.
+    """
+    profile = engine.profile
+    prompts = type(profile)().prompts | profile.prompts
+    requests = []
+    for sample in samples:
+        image = prepare_image(sample, profile, factor)
+        # A reading that runs on is cut where it is certain to be wrong.
+        limit = min(profile.max_tokens, 2 * len(sample.target) + 16)
+        requests += [
+            Request(image, task=sample.task, prompt=prompts[sample.task], params=replace(p, max_tokens=limit))
+            for p in params
+        ]
+    results = iter(engine.generate(requests))
+    scores = []
+    for number, sample in enumerate(samples, first):
+        readings = [result.text for result in islice(results, len(params))]
+        right = sum(similarity(sample.task, reading, sample.target) for reading in readings) / len(readings)
+        scores.append(Score(number, sample.task, consistency(sample.task, readings), right))
+    return scores
+
+
+def choose(scores: Sequence[Score], keep: float) -> list[int]:
+    """Numbers of the least consistent samples: the share `keep` of each task, in rising order."""
+    by_task: dict[str, list[Score]] = defaultdict(list)
+    for score in scores:
+        by_task[score.task].append(score)
+    kept: list[int] = []
+    for members in by_task.values():
+        members.sort(key=lambda s: (s.consistency, s.index))
+        kept += [score.index for score in members[: round(keep * len(members))]]
+    return sorted(kept)
+
+
+def mine(
+    sources: Sequence[str | Path],
+    engine: Engine,
+    out: Path,
+    *,
+    factor: int,
+    draws: int = 4,
+    keep: float = 0.3,
+    by: Literal["temperature", "thresholds"] = "temperature",
+    temperature: float = 0.7,
+    batch: int = 64,
+    limit: int | None = None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> MiningReport:
+    """Score the samples of shards and write the uncertain ones.
+
+    Args:
+        sources: shards, or folders of them.
+        engine: on the checkpoint that is to be trained on.
+        out: folder for `scores.jsonl`, and for the shards of the kept samples, which have their `consistency` and
+            `accuracy` in their source.
+        factor: pixels that a visual token is wide (`LocalEngine.image_factor`).
+        draws: readings a sample.
+        keep: share of each task's samples that is kept.
+        by: what makes the readings differ.
+        limit: score at most this many samples.
+        progress: called with the number of samples scored.
+
+    Raises:
+        UsageError: an argument is out of range, `out` holds shards already, or there are no samples.
+    """
+    if not 0 < keep <= 1:
+        raise UsageError(f"the share to keep must be above 0 and at most 1, not {keep}")
+    params = variants(draws, by, temperature)
+    files = [file for source in sources for file in shard_files(source)]
+    out.mkdir(parents=True, exist_ok=True)
+    if (out / KEPT).is_dir():
+        raise UsageError(f"{out} holds mined shards already; choose another folder, or delete it to mine again")
+    settings = {"files": [str(f) for f in files], "draws": draws, "by": by, "temperature": temperature}
+    scores = _read_scores(out / SCORES, settings)
+    with (out / SCORES).open("a", encoding="utf-8") as log:
+        if not scores:
+            log.write(json.dumps(settings) + "\n")
+        samples = islice(read_shards(files), len(scores), limit)
+        while group := list(islice(samples, batch)):
+            found = score_samples(engine, group, params, factor=factor, first=len(scores))
+            log.writelines(json.dumps(asdict(score)) + "\n" for score in found)
+            log.flush()
+            scores += found
+            progress(len(scores))
+    if not scores:
+        raise UsageError(f"no samples in {', '.join(map(str, sources))}")
+    kept = choose(scores, keep)
+    draft = out / f"{KEPT}.new"
+    shutil.rmtree(draft, ignore_errors=True)
+    write_shards(_kept(files, {i: scores[i] for i in kept}), draft)
+    draft.rename(out / KEPT)
+    return MiningReport(len(scores), len(kept), _means(scores), _means([scores[i] for i in kept]))
+
+
+def _read_scores(path: Path, settings: dict[str, object]) -> list[Score]:
+    """The scores of an earlier run with the same settings."""
+    if not path.is_file():
+        return []
+    first, *rest = path.read_text(encoding="utf-8").splitlines() or ["{}"]
+    if json.loads(first) != settings:
+        raise UsageError(f"{path} belongs to other shards or settings; choose another folder")
+    return [Score(**json.loads(line)) for line in rest]
+
+
+def _kept(files: Sequence[Path], chosen: dict[int, Score]) -> Iterator[Sample]:
+    last = max(chosen, default=-1)
+    for index, sample in enumerate(islice(read_shards(files), last + 1)):
+        if index in chosen:
+            score = chosen[index]
+            marks = {"consistency": round(score.consistency, 4), "accuracy": round(score.accuracy, 4)}
+            yield replace(sample, source=sample.source | marks)
+
+
+def _means(scores: Sequence[Score]) -> dict[str, float]:
+    found: dict[str, list[float]] = defaultdict(list)
+    for score in scores:
+        found[score.task].append(score.consistency)
+    return {task: sum(values) / len(values) for task, values in sorted(found.items())}

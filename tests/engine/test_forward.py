@@ -1,0 +1,69 @@
+"""The inference form of the decoder against the model's own `forward`, and its options."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+
+import pytest
+import torch
+
+from mineru_diffusion.engine import LocalEngine, Request
+from mineru_diffusion.engine import rows as row_module
+from mineru_diffusion.engine.forward import InferenceDecoder, rms_norm, rotate
+from mineru_diffusion.engine.quantize import Int8Linear, quantize_model
+from mineru_diffusion.errors import UsageError
+from mineru_diffusion.model.rope import apply_rope, rope_1d
+from tests.engine.test_engine import CROPS, SHORT, same
+from tests.tiny import random_checkpoint
+
+
+def test_pieces_equal_the_models_own() -> None:
+    x = torch.randn(5, 3, 16)
+    cos, sin = rope_1d(torch.arange(5), 16, 10000.0)
+    torch.testing.assert_close(rotate(x, cos[:, None, :8], sin[:, None, :8]), apply_rope(x, cos[:, None], sin[:, None]))
+    weight = torch.rand(16)
+    torch.testing.assert_close(rms_norm(x, weight, 1e-6), torch.nn.functional.rms_norm(x, (16,), weight, 1e-6))
+    half = rms_norm(x.bfloat16(), weight.bfloat16(), 1e-6)
+    assert half.dtype == torch.bfloat16
+
+
+def test_reading_the_cache_in_place_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = [Request(image, params=SHORT) for image in CROPS]
+    with LocalEngine(random_checkpoint()) as engine:
+        expected = engine.generate(requests)
+    monkeypatch.setattr(row_module, "LONG", 1)
+    with LocalEngine(random_checkpoint()) as engine:
+        for left, right in zip(engine.generate(requests), expected, strict=True):
+            same(left, right)
+
+
+def test_int8_weights_are_close() -> None:
+    linear = torch.nn.Linear(48, 32, bias=False)
+    x = torch.randn(7, 48)
+    exact, rounded = linear(x), Int8Linear(linear)(x)
+    assert (exact - rounded).norm() / exact.norm() < 0.01
+    model = copy.deepcopy(random_checkpoint().model)
+    assert quantize_model(model, "int8") == 7 * len(model.language_model.model.layers)
+    decoder = model.language_model.model
+    assert sum(b.dtype == torch.int8 for b in decoder.buffers()) == 7 * len(decoder.layers)
+    with pytest.raises(UsageError, match="int8"):
+        quantize_model(model, "int2")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+def test_compiled_layers_give_the_same() -> None:
+    requests = [Request(image, params=SHORT) for image in CROPS]
+    with LocalEngine(random_checkpoint()) as engine:
+        expected = engine.generate(requests)
+    with LocalEngine(random_checkpoint(), compiled=True) as engine:
+        for left, right in zip(engine.generate(requests), expected, strict=True):
+            same(left, right)
+
+
+def test_tables_grow_with_the_sequence() -> None:
+    decoder = InferenceDecoder(random_checkpoint().model.language_model.model)
+    short = decoder._rope(torch.tensor([5]), 6, torch.float32)
+    long = decoder._rope(torch.tensor([5, 4000]), 4001, torch.float32)
+    torch.testing.assert_close(short[0][0], long[0][0])
