@@ -138,7 +138,7 @@ def test_unknown_projector(copy: Path, name: str) -> None:
 
 
 def test_projector_that_disagrees_with_the_merge(copy: Path) -> None:
-    edit_json(copy / "config.json", lambda fields: fields.update(vision_projector_type="patch_merger2x"))
+    edit_json(copy / "config.json", lambda fields: fields.update(vision_projector_type="patch_merger4x"))
     with pytest.raises(CheckpointError, match="disagrees with"):
         load_checkpoint(copy)
 

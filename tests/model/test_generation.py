@@ -95,5 +95,5 @@ def test_image_tokens_must_agree_with_features() -> None:
     model, _ = random_model()
     batch, _ = inputs(96)
     wrong, _ = inputs(128)
-    with pytest.raises(ValueError, match="3 image tokens but the images gave 4"):
+    with pytest.raises(ValueError, match="12 image tokens but the images gave 16"):
         model.generate(batch["input_ids"], pixel_values=wrong["pixel_values"], image_grid_thw=wrong["image_grid_thw"])

@@ -8,6 +8,7 @@ and `<srow>`, which some writers use for header cells, are read as well.
 from __future__ import annotations
 
 import re
+from html import escape
 
 from mineru_diffusion.document.html_tables import parse_html_table
 from mineru_diffusion.document.tables import Cell, Table, table_to_html
@@ -138,7 +139,8 @@ def otsl_to_html(text: str) -> str:
     table = parse_otsl(text)
     if table is None:
         return _TOKEN.sub("", text).strip()
-    return table_to_html(table)
+    # As the public implementation has it: a cell's line break stays a bare newline.
+    return table_to_html(table, escape)
 
 
 def html_to_otsl(html: str, *, header_tokens: bool = False) -> str:
