@@ -189,7 +189,7 @@ def test_train_hands_its_options_on(monkeypatch: pytest.MonkeyPatch) -> None:
     stub = ModuleType("trainer")
     stub.train = lambda *a, **k: seen.append((a, k))  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "mineru_diffusion.training.trainer", stub)
-    code, _, _ = call("train", "c.yaml", "--out", "o", "--set", "a=1", "--set", "b=2", "--resume", "--time-limit", "3")
+    code, _, _ = call("train", "c.yaml", "--out", "o", "--set", "a=1", "--set", "b=2", "--resume", "--time-limit", "3m")
     assert code == 0
     expected = {"resume": True, "overrides": ["a=1", "b=2"], "time_limit_minutes": 3.0, "quiet": False}
     assert seen == [((Path("c.yaml"), Path("o")), expected)]

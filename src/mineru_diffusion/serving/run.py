@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import signal
 import socket
+import threading
 
 import uvicorn
 
@@ -52,6 +54,9 @@ def serve(
         shown, bound = listening.getsockname()[:2]
         url = f"http://[{shown}]:{bound}" if ":" in shown else f"http://{shown}:{bound}"
         logger.info("listening", extra={"event": "listening", "url": url})
+        if threading.current_thread() is threading.main_thread():
+            # uvicorn raises the signal again when all is done; an orderly end is no failure, so nobody listens then.
+            signal.signal(signal.SIGTERM, lambda *_: None)
         uvicorn.Server(config).run(sockets=[listening])
 
 
