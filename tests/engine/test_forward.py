@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import shutil
 
 import pytest
 import torch
@@ -49,17 +48,6 @@ def test_int8_weights_are_close() -> None:
     assert sum(b.dtype == torch.int8 for b in decoder.buffers()) == 7 * len(decoder.layers)
     with pytest.raises(UsageError, match="int8"):
         quantize_model(model, "int2")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
-def test_compiled_layers_give_the_same() -> None:
-    requests = [Request(image, params=SHORT) for image in CROPS]
-    with LocalEngine(random_checkpoint()) as engine:
-        expected = engine.generate(requests)
-    with LocalEngine(random_checkpoint(), compiled=True) as engine:
-        for left, right in zip(engine.generate(requests), expected, strict=True):
-            same(left, right)
 
 
 def test_tables_grow_with_the_sequence() -> None:

@@ -81,9 +81,6 @@ def parse_command(
     quantize: Annotated[
         str | None, typer.Option(help="int8: the decoder's matrices in 8 bits, to save memory.")
     ] = None,
-    compiled: Annotated[
-        bool, typer.Option("--compile", help="Compile the decoder's layers; the first page waits for it.")
-    ] = False,
     profile: Annotated[
         Path | None, typer.Option(help="Write a Chrome trace of the run there; for a page or two.", metavar="FILE")
     ] = None,
@@ -134,9 +131,7 @@ def parse_command(
                 return connect_engine(url, api_key=api_key, model=None if model is None else str(model))
             from mineru_diffusion.engine import load_engine
 
-            engine = load_engine(
-                model, device=device, dtype=dtype, max_rows=max_rows, quantize=quantize, compiled=compiled
-            )
+            engine = load_engine(model, device=device, dtype=dtype, max_rows=max_rows, quantize=quantize)
             engines.append(engine)
             return engine
 

@@ -16,6 +16,7 @@ from mineru_diffusion.document.tables import Cell, Table, table_to_html
 FCEL, ECEL, LCEL, UCEL, XCEL, NL = "<fcel>", "<ecel>", "<lcel>", "<ucel>", "<xcel>", "<nl>"
 _HEADERS = frozenset({"<ched>", "<rhed>", "<srow>"})
 _SPANS = frozenset({LCEL, UCEL, XCEL})
+_WRAPPING = re.compile(r"</?(?:otsl|table|tbody|thead|html|body|div)\b[^<>]*>|<\|[^<>|]*\|>", re.IGNORECASE)
 _TOKEN = re.compile(r"<(?:fcel|ecel|lcel|ucel|xcel|nl|ched|rhed|srow)>")
 
 
@@ -61,7 +62,7 @@ def _split(text: str) -> tuple[list[list[tuple[str, str]]], str, list[str]]:
         return [], "", []
     warnings: list[str] = []
     caption = text[: matches[0].start()].strip()
-    if caption and not re.sub(r"<[^<>]*>", "", caption).strip():
+    if caption and not _WRAPPING.sub("", caption).strip():
         caption = ""  # nothing but markup
     if caption:
         warnings.append("text before the first cell")

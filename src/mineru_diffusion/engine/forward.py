@@ -8,7 +8,6 @@ width of a head.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import cast
 
 import torch
@@ -82,10 +81,9 @@ class InferenceDecoder:
 
     Args:
         model: the decoder.
-        compiled: compile the two halves of a layer with `torch.compile`.
     """
 
-    def __init__(self, model: SDARModel, *, compiled: bool = False) -> None:
+    def __init__(self, model: SDARModel) -> None:
         self.model = model
         self._layers = [cast(SDARDecoderLayer, layer) for layer in model.layers]
         config = model.config
@@ -96,11 +94,6 @@ class InferenceDecoder:
             rows = (config.num_attention_heads, config.num_key_value_heads)
             self._norms.append(torch.cat([w.detach().expand(n, -1) for w, n in zip((q, k), rows, strict=True)]))
         self._tables: tuple[Tensor, Tensor] | None = None
-        self._before: Callable[..., tuple[Tensor, Tensor, Tensor]] = before_attention
-        self._after: Callable[..., Tensor] = after_attention
-        if compiled:
-            self._before = torch.compile(before_attention, dynamic=True)
-            self._after = torch.compile(after_attention, dynamic=True)
 
     def _rope(self, positions_T: Tensor, longest: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Half-width cosines and sines [T, 1, D / 2], from tables that grow with the longest sequence."""
@@ -132,12 +125,12 @@ class InferenceDecoder:
         for index, layer in enumerate(self._layers):
             if index == final and (attention.last is None or attention.asked is not None):
                 break
-            q, k, v = self._before(layer, x, self._norms[index], cos, sin)
+            q, k, v = before_attention(layer, x, self._norms[index], cos, sin)
             cache.write(index, slots, k, v)
             mixed = attention.all.mix(index, q)
             if index == final and picked is not None:
                 mixed, x = mixed.index_select(0, picked), x.index_select(0, picked)
-            x = self._after(layer, x, mixed)
+            x = after_attention(layer, x, mixed)
         else:
             return _norm(self.model.norm, x)
         layer = self._layers[final]
@@ -152,4 +145,4 @@ class InferenceDecoder:
         mixed = attention.last.mix(final, q)
         if picked is not None:
             mixed, asked = mixed.index_select(0, picked), asked.index_select(0, picked)
-        return _norm(self.model.norm, self._after(layer, x.index_select(0, asked), mixed))
+        return _norm(self.model.norm, after_attention(layer, x.index_select(0, asked), mixed))

@@ -38,7 +38,6 @@ class LocalEngine:
         max_rows: sequences that run at a time, and blocks of a forward pass; None: by device.
         cache_bytes: memory of the key/value cache at most; None: by device.
         block_length: another block length than the checkpoint's own.
-        compiled: compile the decoder's layers with `torch.compile`.
     """
 
     def __init__(
@@ -48,7 +47,6 @@ class LocalEngine:
         max_rows: int | None = None,
         cache_bytes: int | None = None,
         block_length: int | None = None,
-        compiled: bool = False,
     ) -> None:
         self._profile = checkpoint.profile
         self._processor = checkpoint.processor
@@ -64,7 +62,6 @@ class LocalEngine:
             block_length=block_length,
             max_rows=max_rows or default_max_rows(weight.device),
             max_pages=max(1, (cache_bytes or default_cache_bytes(weight.device)) // self._page_bytes),
-            compiled=compiled,
         )
         self._images = ImageQueue(model, self._processor, self.loop.stats)
         vocabulary = self._processor.tokenizer.get_vocab()
@@ -273,7 +270,6 @@ def load_engine(
     max_rows: int | None = None,
     cache_bytes: int | None = None,
     quantize: str | None = None,
-    compiled: bool = False,
 ) -> LocalEngine:
     """Load a checkpoint and build an engine on it.
 
@@ -284,7 +280,6 @@ def load_engine(
         max_rows: sequences that run at a time at most; None: by device.
         cache_bytes: memory of the key/value cache at most; None: by device.
         quantize: `int8`: the decoder's matrices in 8 bits; None: as `dtype` says.
-        compiled: compile the decoder's layers with `torch.compile` (needs a C++ compiler; the first pages wait for it).
 
     Raises:
         CheckpointError: the checkpoint cannot be loaded.
@@ -299,4 +294,4 @@ def load_engine(
     checkpoint = load_checkpoint(folder, device=where, dtype=choose_dtype(dtype, where, folder))
     if quantize is not None:
         quantize_model(checkpoint.model, quantize)
-    return LocalEngine(checkpoint, max_rows=max_rows, cache_bytes=cache_bytes, compiled=compiled)
+    return LocalEngine(checkpoint, max_rows=max_rows, cache_bytes=cache_bytes)

@@ -48,7 +48,6 @@ class DecodingLoop:
         block_length: B; 1 where `causal`.
         max_rows: sequences that run at a time.
         max_pages: pages of the cache.
-        compiled: compile the layers.
     """
 
     def __init__(
@@ -58,7 +57,6 @@ class DecodingLoop:
         block_length: int,
         max_rows: int,
         max_pages: int,
-        compiled: bool = False,
     ) -> None:
         text = model.config.text_config
         weight = model.language_model.lm_head.weight
@@ -66,7 +64,7 @@ class DecodingLoop:
         self.block_length = block_length
         self.mask_id = int(model.config.mask_token_id)
         self.device, self.dtype = weight.device, weight.dtype
-        self.decoder = InferenceDecoder(model.language_model.model, compiled=compiled)
+        self.decoder = InferenceDecoder(model.language_model.model)
         self.cache = PagedCache(
             layers=text.num_hidden_layers,
             kv_heads=text.num_key_value_heads,
