@@ -1,4 +1,4 @@
-"""The benchmarks measure what they say: same tokens on both sides, every contestant its turns, operations that count."""
+"""Each benchmark runs at its smallest and gives sensible figures."""
 
 from __future__ import annotations
 

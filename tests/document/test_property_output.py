@@ -115,7 +115,8 @@ def test_layout(examples: int) -> None:
 
 LATEX = r"{ } { } \left( \right) \left \right. _ ^ & \\ $ \[ \] \( \) \frac \sqrt \text{ \begin{array}{c} \end{array}"
 latex_pieces = st.sampled_from([*LATEX.split(), "\\begin{cases}", "\\end{cases}", " ", "\\", "%"])
-latex = st.lists(words | latex_pieces, max_size=30).map("".join)
+# A word right behind a command would become a part of its name.
+latex = st.lists(words.map(" {}".format) | latex_pieces, max_size=30).map("".join)
 
 
 @pytest.mark.parametrize("examples", EXAMPLES)

@@ -87,7 +87,9 @@ def decode_plainly(
             masked = block[0] == mask_id
             if not masked.any():
                 break
-            logits = model(input_ids=block, position_ids=positions, attention=cache).logits
+            logits = model(
+                inputs_embeds=model.get_input_embeddings()(block), position_ids=positions, attention=cache
+            ).logits
             passes, step = passes + 1, step + 1
             probabilities = torch.softmax(logits[0].float(), dim=-1)
             # The mask token keeps its share of the probability but is never a prediction.
@@ -100,7 +102,7 @@ def decode_plainly(
             block[0, chosen] = best[chosen]
             decided_at[chosen.cpu()] = step
         cache.store = True
-        model(input_ids=block, position_ids=positions, attention=cache)
+        model(inputs_embeds=model.get_input_embeddings()(block), position_ids=positions, attention=cache)
         passes += 1
         tokens += block[0].tolist()
         steps += decided_at.tolist()

@@ -7,7 +7,7 @@ import re
 _DELIMITERS = (("\\[", "\\]"), ("\\(", "\\)"), ("$$", "$$"), ("$", "$"))
 _TOKEN = re.compile(r"\\(?:begin|end)\s*\{[^{}]*\}|\\[a-zA-Z]+|\\.|\s+|.", re.DOTALL)
 _ENVIRONMENT = re.compile(r"\\(begin|end)\s*\{([^{}]*)\}")
-_NO_DELIMITER = re.compile(r"[{}&]|\\\\|\\(?:left|right|begin|end)(?![a-zA-Z])")
+_NO_DELIMITER = re.compile(r"[{}&\w]|\\\\|\\(?:left|right|begin|end)(?![a-zA-Z])")
 _DISPLAY_IN_TEXT = re.compile(r"(?<!\\)\\\[(.+?)(?<!\\)\\\]", re.DOTALL)
 
 
