@@ -9,6 +9,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from mineru_diffusion.assets import packaged_checkpoint
 from mineru_diffusion.benchmarks.ar import bench_ar
 from mineru_diffusion.benchmarks.common import race, save, table
 from mineru_diffusion.benchmarks.decode import decode_crops_plainly
@@ -62,8 +63,8 @@ def test_operations_grow_with_the_batch_and_the_context() -> None:
 
 
 def test_wrong_calls() -> None:
-    with pytest.raises(UsageError, match="--twin"):
-        bench_ar()
+    with pytest.raises(UsageError, match="autoregressive"):
+        bench_ar(twin=packaged_checkpoint())
     for arguments, message in (
         (["nothing"], "unknown benchmark"),
         (["decode", "--plot", "x.png"], "does not take --plot"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from parsing_fakes import add_noise, draw_lines, font
 from PIL import Image, ImageDraw
 
-from mineru_diffusion.parsing.lines import split_lines
+from mineru_diffusion.parsing.lines import join_pieces, line_pieces, split_lines
 
 TEXT = [
     "The quick brown fox jumps over",
@@ -141,6 +141,23 @@ def test_long_lines_are_cut_at_word_gaps_only() -> None:
         assert grey[piece[1] : piece[3], piece[2] - 1 : piece[2] + 1].min() > 200
     assert line.pieces[0][0] == line.box[0]
     assert line.pieces[-1][2] == line.box[2]
+
+
+def test_pieces_of_one_long_word_are_joined_without_spaces() -> None:
+    image = draw_lines(["Donaudampfschifffahrtsgesellschaftskapitaensmuetzenfabrik"], size=20, width=1300)
+    (line,) = split_lines(image, max_aspect=8).lines
+    assert len(line.pieces) >= 3
+    assert len(line.glued) == len(line.pieces) - 1
+    assert line.joined(["ab", "", "cd ", "e"][: len(line.pieces)]).startswith("abcd")
+    pieces, glued = line_pieces(image.crop(line.box), 8)
+    assert glued == frozenset(range(1, len(pieces)))
+
+
+def test_pieces_at_word_gaps_are_joined_by_spaces() -> None:
+    (line,) = split_lines(draw_lines(["lorem ipsum dolor sit amet " * 5], size=20, width=1900), max_aspect=8).lines
+    assert not line.glued
+    assert line.joined(["a", "", " b"]) == "a b"
+    assert join_pieces(["a", "b", "c"], {2}) == "a bc"
 
 
 def test_a_lone_dash_keeps_a_line_height() -> None:

@@ -88,6 +88,17 @@ def test_without_damage_most_pixels_are_plain_paper() -> None:
     assert plain(0.0) > plain(1.0) + 0.1
 
 
+def test_without_damage_no_ink_of_other_lines_shows() -> None:
+    clean = take(LineStream(seed=12, degrade=0, min_chars=20, max_chars=40), 60)
+    usual = take(LineStream(seed=12, degrade=1, min_chars=20, max_chars=40, worn_share=0), 60)
+
+    def inked_edges(sample: LineSample) -> bool:
+        edge = np.concatenate([sample.image[0], sample.image[-1]])
+        return bool((np.median(sample.image) - edge.astype(float) > 60).mean() > 0.1)
+
+    assert sum(map(inked_edges, usual)) > 3 * sum(map(inked_edges, clean))
+
+
 def test_only_the_bundled_font() -> None:
     for split in ("train", "heldout"):
         for sample in take(LineStream(seed=2, split=split, fonts=[FALLBACK]), 60):

@@ -1,4 +1,4 @@
-"""The checkpoint that comes with the package."""
+"""The checkpoints that come with the package."""
 
 from __future__ import annotations
 
@@ -17,3 +17,9 @@ def packaged_checkpoint() -> Path:
     if not (folder / "config.json").is_file():
         raise CheckpointError("this build of the package has no checkpoint; pass --model FOLDER")
     return folder
+
+
+def packaged_twin() -> Path | None:
+    """Folder of the packaged checkpoint's autoregressive twin, or None if this build has none."""
+    folder = Path(__file__).parent / "tiny_ar"
+    return folder if (folder / "config.json").is_file() else None

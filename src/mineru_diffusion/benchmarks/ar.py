@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from mineru_diffusion.assets import packaged_twin
 from mineru_diffusion.benchmarks.common import race, save, table, text_crops
 from mineru_diffusion.engine.local import load_engine
 from mineru_diffusion.engine.types import DecodingParams, Request
@@ -32,7 +33,7 @@ def bench_ar(
 
     Args:
         model: the diffusion checkpoint; None: the packaged one.
-        twin: the autoregressive checkpoint.
+        twin: the autoregressive checkpoint; None: the packaged one.
         batches: sequences that run at a time.
         crops: read by each, whatever the batch.
         rounds: turns of each contestant.
@@ -41,8 +42,9 @@ def bench_ar(
         out: JSON file to write.
 
     Raises:
-        UsageError: no twin is given, or it is none.
+        UsageError: no twin is given and none is packaged, or it is none.
     """
+    twin = twin or packaged_twin()
     if twin is None:
         raise UsageError("bench ar needs --twin: the folder of a checkpoint trained with objective: autoregressive")
     params = DecodingParams(policy=policy)  # type: ignore[arg-type]

@@ -55,7 +55,7 @@ def text_crops(
     crops: list[Image.Image] = []
     line_of_crop: list[int] = []
     for line, (sample, _) in enumerate(samples):
-        for piece in line_pieces(Image.fromarray(sample.image), profile.line_max_aspect):
+        for piece in line_pieces(Image.fromarray(sample.image), profile.line_max_aspect)[0]:
             crops.append(fit_line(piece, height=profile.line_height or 32, multiple=factor))
             line_of_crop.append(line)
     return crops, [sample.text for sample, _ in samples], line_of_crop

@@ -23,7 +23,9 @@ NAMES_HELP = "; ".join(f"{name}: {what}" for name, what in BENCHMARKS.items()) +
 def bench_command(
     name: Annotated[str, typer.Argument(help=NAMES_HELP, metavar="NAME")],
     model: Annotated[Path | None, typer.Option(help="Checkpoint folder; each benchmark has its own default.")] = None,
-    twin: Annotated[Path | None, typer.Option(help="The autoregressive checkpoint (ar).")] = None,
+    twin: Annotated[
+        Path | None, typer.Option(help="The autoregressive checkpoint (ar); the packaged one if left out.")
+    ] = None,
     rounds: Annotated[int | None, typer.Option(help="Turns of each contestant (not curve).", min=1)] = None,
     lines: Annotated[int | None, typer.Option(help="Lines to read with every setting (curve).", min=1)] = None,
     pages: Annotated[int | None, typer.Option(help="Pages of the long run (scale).", min=1)] = None,

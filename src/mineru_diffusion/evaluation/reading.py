@@ -10,7 +10,7 @@ from PIL import Image
 
 from mineru_diffusion.document.crops import fit_line, layout_image, resize_by_need
 from mineru_diffusion.engine.types import CheckpointProfile, DecodingParams, Engine, Request, Result, Task
-from mineru_diffusion.parsing.lines import line_pieces
+from mineru_diffusion.parsing.lines import join_pieces, line_pieces
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,12 @@ def read_images(
     """
     crops: list[Image.Image] = []
     image_of_crop: list[int] = []
+    glued: list[frozenset[int]] = []
     for number, image in enumerate(images):
-        for crop in _crops(engine, image, task, multiple):
-            crops.append(crop)
-            image_of_crop.append(number)
+        pieces, inside = _crops(engine, image, task, multiple)
+        crops += pieces
+        image_of_crop += [number] * len(pieces)
+        glued.append(inside)
     prompt = engine.profile.prompts.get(task, CheckpointProfile().prompts[task]) if force else None
     started = time.perf_counter()
     results = engine.generate([Request(crop, task, prompt, params) for crop in crops])
@@ -83,14 +85,14 @@ def read_images(
     parts: list[list[str]] = [[] for _ in images]
     for number, result in zip(image_of_crop, results, strict=True):
         parts[number].append(result.text)
-    return Reading(tuple(" ".join(filter(None, part)) for part in parts), tuple(results), seconds)
+    return Reading(tuple(map(join_pieces, parts, glued)), tuple(results), seconds)
 
 
-def _crops(engine: Engine, image: Image.Image, task: Task, multiple: int) -> list[Image.Image]:
+def _crops(engine: Engine, image: Image.Image, task: Task, multiple: int) -> tuple[list[Image.Image], frozenset[int]]:
     profile = engine.profile
     if task == "layout":
-        return [layout_image(image.convert("RGB"), profile.layout_image_size)]
+        return [layout_image(image.convert("RGB"), profile.layout_image_size)], frozenset()
     if task == "text" and profile.text_unit == "line":
-        pieces = line_pieces(image, profile.line_max_aspect)
-        return [fit_line(piece, height=profile.line_height, multiple=multiple) for piece in pieces]
-    return [resize_by_need(image.convert("RGB"))]
+        pieces, glued = line_pieces(image, profile.line_max_aspect)
+        return [fit_line(piece, height=profile.line_height, multiple=multiple) for piece in pieces], glued
+    return [resize_by_need(image.convert("RGB"))], frozenset()

@@ -12,9 +12,16 @@ from mineru_diffusion.document.tables import table_to_html
 from mineru_diffusion.document.types import BBox, Region
 from mineru_diffusion.engine.types import FinishReason, Result
 from mineru_diffusion.parsing.crops import RegionJob
-from mineru_diffusion.parsing.furniture import PAGE_NUMBER
+from mineru_diffusion.parsing.furniture import MARGIN, PAGE_NUMBER, is_running_head
 from mineru_diffusion.parsing.lines import TextLine
-from mineru_diffusion.parsing.text_blocks import code_block, list_items, paragraphs, split_lists
+from mineru_diffusion.parsing.text_blocks import (
+    code_block,
+    is_itemised,
+    list_items,
+    looks_like_code,
+    paragraphs,
+    split_lists,
+)
 
 #: Worst first: a region is as good as its worst line.
 _WORST: tuple[FinishReason, ...] = ("error", "repetition", "length", "cancelled", "stop")
@@ -30,7 +37,9 @@ _IMAGE_CAPTION = re.compile(
     r"(?:fig(?:ure)?s?\.?|abb(?:ildung)?\.?|图)\s*[A-Z]?\d+(?:\.\d+)*[a-z]?\s*[.:|—–]", re.IGNORECASE
 )
 _TABLE_CAPTION = re.compile(r"(?:tab(?:le|elle)?\.?|表)\s*[A-Z]?\d+(?:\.\d+)*\s*[.:|—–]", re.IGNORECASE)
+_WORD = re.compile(r"[^\W\d_]{3}")
 _LONGEST_CAPTION = 1000
+_FEW_LINES = 2
 _EDGE = 0.1
 """Page numbers stand in this part of the page's height at the top or bottom."""
 
@@ -73,25 +82,39 @@ def _judged(region: Region, results: Sequence[Result]) -> Region:
 
 def _from_lines(job: RegionJob) -> list[Region]:
     results = _answers(job.results)
-    texts = [""] * len(job.lines)
+    said: list[list[str]] = [[] for _ in job.lines]
     for line, result in zip(job.piece_line, results, strict=True):
-        texts[line] = f"{texts[line]} {result.text.strip()}".strip()
-    if job.region.kind in ("text", "list", "unknown") and all(texts):
-        parts = split_lists(job.lines, texts)
-    else:
-        parts = [(job.region.kind == "list", 0, len(texts))]
+        said[line].append(result.text)
+    texts = [line.joined(pieces) for line, pieces in zip(job.lines, said, strict=True)]
     regions = []
-    for is_list, first, end in parts:
+    parts = _parts(job, texts, said)
+    for kind, first, end in parts:
         region = job.region
         if len(parts) > 1:
             boxes = region.lines[first:end]
             region = replace(region, bbox=_around(boxes), lines=boxes)
         inside = [r for r, line in zip(results, job.piece_line, strict=True) if first <= line < end]
-        region = _judged(replace(region, kind="list") if is_list else region, inside)
+        region = _judged(replace(region, kind=kind), inside)
         region = replace(region, line_texts=tuple(texts[first:end]))
-        said = [(line, text) for line, text in zip(job.lines[first:end], texts[first:end], strict=True) if text]
-        regions.append(_with_lines(region, [line for line, _ in said], [text for _, text in said]))
+        full = [(line, text) for line, text in zip(job.lines[first:end], texts[first:end], strict=True) if text]
+        if region.kind in ("text", "list") and looks_like_code([text for _, text in full]):
+            region = replace(region, kind="code", source={**region.source, "detected": region.kind})
+        regions.append(_with_lines(region, [line for line, _ in full], [text for _, text in full]))
     return regions
+
+
+def _parts(job: RegionJob, texts: Sequence[str], said: Sequence[Sequence[str]]) -> list[tuple[str, int, int]]:
+    """A region by kind, first line and last line + 1: a running head that was taken for its first line, then lists and
+    the text around them."""
+    kind, start = job.region.kind, 0
+    parts: list[tuple[str, int, int]] = []
+    running = kind in ("text", "list", "ref_text", "unknown") and len(texts) > 1
+    if running and job.region.bbox[1] < MARGIN and is_running_head(said[0]):
+        parts, start = [("header", 0, 1)], 1
+    if kind in ("text", "list", "unknown") and all(texts):
+        found = split_lists(job.lines[start:], texts[start:])
+        return parts + [("list" if is_list else kind, a + start, b + start) for is_list, a, b in found]
+    return [*parts, (kind, start, len(texts))]
 
 
 def _around(boxes: Sequence[BBox]) -> BBox:
@@ -112,6 +135,11 @@ def _with_lines(region: Region, lines: Sequence[TextLine], texts: Sequence[str])
         return replace(region, kind=kind, content="\n".join(texts), source={**region.source, "kind": region.kind})
     if region.kind == "list":
         return replace(region, content="\n".join(list_items(lines, texts)))
+    if region.kind == "ref_text" and not is_itemised(lines, texts):
+        # Small print is taken for references; each line of it as an item would tear the sentences apart.
+        kind = "text" if len(lines) > _FEW_LINES else region.kind
+        source = {**region.source, "detected": region.kind} if kind != region.kind else region.source
+        return replace(region, kind=kind, source=source, content="\n\n".join(paragraphs(lines, texts)))
     if region.kind == "ref_text":
         return replace(region, content="\n\n".join(item.strip() for item in list_items(lines, texts)))
     return replace(region, content="\n\n".join(paragraphs(lines, texts, one=region.kind in _ONE_RUN)))
@@ -148,6 +176,8 @@ def _complaints(results: Sequence[Result]) -> list[str]:
 
 def _kind_by_content(region: Region) -> str:
     """What the text tells better than the picture: page numbers and captions."""
+    if region.kind == "title" and "=" in region.content and not _WORD.search(region.content):
+        return "text"  # a formula in large type
     at_edge = region.bbox[3] < _EDGE or region.bbox[1] > 1 - _EDGE
     if region.kind in ("header", "footer") or (region.kind == "text" and at_edge):
         return "page_number" if PAGE_NUMBER.fullmatch(region.content) else region.kind

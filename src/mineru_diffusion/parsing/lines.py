@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -41,6 +41,7 @@ class TextLine:
         box: the crop, margin included, in pixels of `RegionLines.image`.
         pieces: the crops to read, left to right, whose texts are joined by a space; just `(box,)` unless the line is
             very long or has a wide gap.
+        glued: numbers of the pieces that go on inside a word, whose texts are joined to the one before without a space.
         ink_height: height of the ink in pixels, without margin.
         cap_height: from the top of the ink to the baseline in pixels: about the height of a capital letter.
         column: which column of the region the line stands in, from 0.
@@ -57,6 +58,11 @@ class TextLine:
     indented: bool = False
     short: bool = False
     spaced: bool = False
+    glued: frozenset[int] = frozenset()
+
+    def joined(self, texts: Sequence[str]) -> str:
+        """The line's text from its pieces' texts."""
+        return join_pieces(texts, self.glued)
 
 
 @dataclass(frozen=True)
@@ -136,13 +142,24 @@ def split_lines(
     return RegionLines(image, skew, tuple(lines))
 
 
-def line_pieces(image: Image.Image, max_aspect: float) -> list[Image.Image]:
-    """One line's picture as `split_lines` would cut it: pieces of at most about `max_aspect` times its height.
+def line_pieces(image: Image.Image, max_aspect: float) -> tuple[list[Image.Image], frozenset[int]]:
+    """One line's picture as `split_lines` would cut it: pieces of at most about `max_aspect` times its height, and the
+    numbers of those that go on inside a word (see `join_pieces`).
 
     For crops that already hold a single line; their height stays as it is.
     """
     box = (0, 0, image.width, image.height)
-    return [image.crop(piece) for piece in _pieces(_text_mask(image.convert("L")), box, 0, max_aspect)]
+    pieces, glued = _pieces(_text_mask(image.convert("L")), box, 0, max_aspect)
+    return [image.crop(piece) for piece in pieces], glued
+
+
+def join_pieces(texts: Sequence[str], glued: Collection[int] = ()) -> str:
+    """A line's text from its pieces' texts; no space before those that go on inside a word."""
+    line = ""
+    for number, text in enumerate(texts):
+        between = "" if number in glued or not line or not text.strip() else " "
+        line += between + text.strip()
+    return line
 
 
 def _text_mask(grey: Image.Image) -> Mask:
@@ -208,16 +225,18 @@ def _column_lines(mask: Mask, offset: int, column: int, max_aspect: float, usual
         bottom = min(bottom, height)
         side = max(2, round(MARGIN * (bottom - top)))
         box = (max(0, left - side) + offset, top, min(width, right + side) + offset, bottom)
+        pieces, glued = _pieces(mask[band.top : band.bottom], box, offset, max_aspect)
         lines.append(
             TextLine(
                 box=box,
-                pieces=_pieces(mask[band.top : band.bottom], box, offset, max_aspect),
+                pieces=pieces,
                 ink_height=band.height,
                 cap_height=_cap_height(mask[band.top : band.bottom]),
                 column=column,
                 indented=left - left_edge > 0.6 * typical,
                 short=right_edge - right > max(2 * typical, 0.08 * width),
                 spaced=bool(i) and gaps[i - 1] > usual_gap + 0.5 * typical,
+                glued=glued,
             )
         )
     return lines
@@ -254,8 +273,12 @@ def _ink_span(mask: Mask) -> tuple[int, int]:
     return int(columns[0]), int(columns[-1]) + 1
 
 
-def _pieces(mask: Mask, box: Box, offset: int, max_aspect: float) -> tuple[Box, ...]:
-    """Cut a line at gaps far wider than a word space, then what is still too long at the best word gaps."""
+def _pieces(mask: Mask, box: Box, offset: int, max_aspect: float) -> tuple[tuple[Box, ...], frozenset[int]]:
+    """Cut a line at gaps far wider than a word space, then what is still too long at the best word gaps.
+
+    Returns:
+        The pieces, and the numbers of those that begin where there is no gap.
+    """
     left, top, right, bottom = box
     size = bottom - top
     gaps = [(a + offset, b + offset) for a, b in spans(~inked_columns(mask)) if b - a >= 0.16 * size]
@@ -263,12 +286,15 @@ def _pieces(mask: Mask, box: Box, offset: int, max_aspect: float) -> tuple[Box, 
     wide = [(a, b) for a, b in inner if b - a > 3 * size]
     side = max(2, round(MARGIN * size))
     pieces: list[Box] = []
+    glued: set[int] = set()
     start = left
     for a, b in [*wide, (right, right)]:
         end = min(right, a + side) if b > a else right
-        pieces += _cut_long((start, top, end, bottom), inner, max_aspect)
+        cut = _cut_long((start, top, end, bottom), inner, max_aspect)
+        glued |= {len(pieces) + i for i, (x, *_) in enumerate(cut) if i and not any(a <= x <= b for a, b in inner)}
+        pieces += cut
         start = max(left, b - side)
-    return tuple(pieces)
+    return tuple(pieces), frozenset(glued)
 
 
 def _cut_long(box: Box, gaps: Sequence[tuple[int, int]], max_aspect: float) -> list[Box]:

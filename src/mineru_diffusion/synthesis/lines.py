@@ -77,7 +77,8 @@ class LineRenderer:
     Args:
         fonts: faces to choose from.
         height: height of every image, pixels.
-        degrade: 0 gives clean lines only; 1 the usual wear; more wears harder.
+        degrade: 0 gives clean lines only, without rules and parts of neighbouring lines; 1 the usual wear; more wears
+            harder.
         worn_share: part of the lines that is worn (at `degrade` below 1 that much less), the others are clean.
 
     Raises:
@@ -145,10 +146,10 @@ class LineRenderer:
         if worn and rng.random() < 0.2 and setting.size >= 21:
             canvas = damage.reshape_strokes(canvas, rng, most=1 if setting.size < 35 else 2)
         crop = cutting.choose_crop(canvas, edges, ink, self.height, rng, whole_line=0.6 if len(text) < 4 else 0.25)
-        if rng.random() < 0.25:
+        if rng.random() < 0.25 * min(self.degrade, 1.0):
             canvas = _add_neighbours(canvas, text, ink.em, setting, rng)
         drawn = cutting.cut_out(canvas, crop, self.height, rng)
-        if rng.random() < 0.08:
+        if rng.random() < 0.08 * min(self.degrade, 1.0):
             cutting.add_rules(drawn, crop, ink, rng)
         amount = (drawn / 255).astype(np.float32)
         image = damage.print_worn(amount, rng, strength) if worn else damage.print_clean(amount, rng)
