@@ -36,7 +36,7 @@ def call(*arguments: object) -> tuple[int, str, str]:
 
 
 def test_shards_preview_and_statistics(tmp_path: Path) -> None:
-    out, preview = tmp_path / "data", tmp_path / "new" / "sheet.png"
+    out, preview = tmp_path / "data", tmp_path / "new" / "sheet.webp"
     options = ("-n", 5, "--tasks", "formula", "--seed", 7, "--shard-size", 3)
     code, stdout, stderr = call(out, *options, "--preview", preview, "--stats")
     assert code == 0
@@ -70,6 +70,13 @@ def test_bad_tasks(tmp_path: Path, tasks: str) -> None:
     assert code == 2
     assert stderr.startswith("error: ")
     assert not list(tmp_path.glob("data/*.parquet"))
+
+
+def test_a_preview_is_a_picture(tmp_path: Path) -> None:
+    code, _, stderr = call(tmp_path / "data", "--preview", tmp_path / "sheet.txt")
+    assert code == 2
+    assert ".webp" in stderr
+    assert not (tmp_path / "data").exists()
 
 
 def test_weights() -> None:

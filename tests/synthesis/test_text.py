@@ -8,7 +8,8 @@ import pytest
 from mineru_diffusion.errors import UsageError
 from mineru_diffusion.synthesis.charset import CHARSET
 from mineru_diffusion.synthesis.text import TextSampler
-from mineru_diffusion.synthesis.words import has_held_out, letter_runs
+from mineru_diffusion.synthesis.vulgar import is_vulgar
+from mineru_diffusion.synthesis.words import LANGUAGES, has_held_out, letter_runs, vocabulary
 
 pytest.importorskip("wordfreq")
 
@@ -48,6 +49,22 @@ def test_held_out_text_has_a_held_out_word_where_it_has_words() -> None:
     texts = draw("heldout", 500, 5, 70)
     assert all(has_held_out(t) for t in texts if letter_runs(t))
     assert sum(map(has_held_out, texts)) > 300
+
+
+def test_vulgar_words_are_told_from_those_that_look_like_them() -> None:
+    assert all(map(is_vulgar, ("Fucking", "shit", "scheiße", "Arschloch", "putain", "gilipollas", "stronzo", "dick's")))
+    decent = "assess cocktail Dickens fickle peacock therapist trafficking analyse retard molestia regina martillo bite"
+    assert not any(map(is_vulgar, decent.split()))
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+def test_vocabularies_have_no_vulgar_word_and_are_whole(held_out: bool) -> None:
+    for language in LANGUAGES:
+        found = vocabulary(language, held_out)
+        assert not any(map(is_vulgar, found.words))
+        assert len(found.words) == len(found.cumulative) > 1000
+        assert found.cumulative[-1] == 1.0
+        assert (np.diff(found.cumulative) > 0).all()
 
 
 def test_bad_arguments() -> None:

@@ -81,10 +81,16 @@ def test_mines_shards_and_goes_on_after_a_stop(tmp_path: Path) -> None:
     settings = {"draws": 2, "keep": 0.5, "batch": 2, "temperature": 1.5}
     with CountingEngine(limit=2) as engine, pytest.raises(Stopped):
         mine([tmp_path / "pool"], engine, out, factor=16, **settings)
+    with (out / SCORES).open("a", encoding="utf-8") as log:
+        # As a run that is killed in the middle of a write leaves it.
+        log.write('{"index": 4, "task": "te')
     with CountingEngine() as engine:
+        with pytest.raises(UsageError, match="another model"):
+            mine([tmp_path / "pool"], engine, out, factor=16, model="other", **settings)
         report = mine([tmp_path / "pool"], engine, out, factor=16, **settings)
         assert engine.requests == 4
         assert (report.scored, report.kept) == (6, 3)
+        assert 0.0 <= report.unanimous["text"] < 1.0
         assert report.kept_consistency["text"] <= report.consistency["text"] < 1.0
         with pytest.raises(UsageError, match="mined shards already"):
             mine([tmp_path / "pool"], engine, out, factor=16, **settings)

@@ -67,13 +67,12 @@ def test_two_processes_have_the_losses_of_one_with_twice_the_batches(tmp_path: P
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(reason="the patch embedding differs from the unsharded run after one step", strict=False)
 def test_shared_out_weights_are_saved_whole_and_go_on(tmp_path: Path) -> None:
     path, out = config(tmp_path, steps=2), tmp_path / "fsdp"
     out.mkdir()
     launch("fsdp", path, out)
     # Both processes had the same batches, so one process without sharding must get the same weights.
-    settings = load_config(path, ["optimizer.muon_lr=0"])
+    settings = load_config(path)
     parts = build_network(settings)
     module = build_module(settings, parts.network, flex=False)
     optimizers = build_optimizers(module, settings.optimizer)
@@ -82,6 +81,7 @@ def test_shared_out_weights_are_saved_whole_and_go_on(tmp_path: Path) -> None:
     for step in range(2):
         inputs = Mover(parts, torch.device("cpu"))(feed.take().batch)
         module(inputs, torch.Generator().manual_seed(step)).total.backward()
+        norm = torch.nn.utils.clip_grad_norm_(module.parameters(), settings.optimizer.clip)
         for name, parameter in module.network.named_parameters():
             if parameter.grad is not None:
                 clear = parameter.grad.abs() > 1e-3 * parameter.grad.abs().max()
@@ -90,8 +90,9 @@ def test_shared_out_weights_are_saved_whole_and_go_on(tmp_path: Path) -> None:
             optimizer.step()
             optimizer.zero_grad()
         average.update(module)
-        saved = torch.load(out / f"weights{step}.pt")
+        saved = torch.load(out / f"step{step}.pt")
+        torch.testing.assert_close(saved["norm"], norm, atol=0, rtol=1e-3)
         for name, tensor in averaged_network(module, average).items():
             # A gradient near 0 has its sign from the order of a sum, and AdamW's first steps follow the sign.
             known = sure.get(name, torch.ones_like(tensor, dtype=torch.bool))
-            torch.testing.assert_close(saved[name][known], tensor[known], atol=2e-4, rtol=1e-2)
+            torch.testing.assert_close(saved["weights"][name][known], tensor[known], atol=2e-4, rtol=1e-2)

@@ -27,6 +27,7 @@ from mineru_diffusion.training.state import (
     read_state,
     restore_module,
     restore_rest,
+    whole,
     write_state,
 )
 from mineru_diffusion.training.trainer import train
@@ -39,7 +40,7 @@ def fsdp(config_path: Path, out: Path) -> None:
     """
     dist.init_process_group("gloo")
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-    config = load_config(config_path, ["optimizer.muon_lr=0"])
+    config = load_config(config_path)
     state = None
     for step in range(2):
         parts = build_network(config)
@@ -57,6 +58,7 @@ def fsdp(config_path: Path, out: Path) -> None:
         drawn = Feed(config, parts, progress).take()
         inputs = Mover(parts, torch.device("cpu"))(drawn.batch)
         module(inputs, torch.Generator().manual_seed(step)).total.backward()
+        norm = whole(torch.nn.utils.clip_grad_norm_(module.parameters(), config.optimizer.clip))
         for optimizer in optimizers:
             optimizer.step()
         average.update(module)
@@ -67,7 +69,7 @@ def fsdp(config_path: Path, out: Path) -> None:
         state = read_state(out / STATE)
         weights = averaged_network(module, average)
         if dist.get_rank() == 0:
-            torch.save(weights, out / f"weights{step}.pt")
+            torch.save({"weights": weights, "norm": norm}, out / f"step{step}.pt")
     dist.destroy_process_group()
 
 

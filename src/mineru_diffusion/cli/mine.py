@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +10,7 @@ from typing import Annotated
 import typer
 
 from mineru_diffusion.cli.app import DEVICE_HELP, DTYPE_HELP, MODEL_HELP, app, errors_as_exit_codes
+from mineru_diffusion.cli.counting import sample_progress
 
 
 class By(str, Enum):
@@ -34,26 +36,31 @@ def mine_command(
 ) -> None:
     """Find the samples that a model is unsure of, by reading each several times."""
     with errors_as_exit_codes():
-        from rich.console import Console
-
         from mineru_diffusion.engine.local import load_engine
-        from mineru_diffusion.training.mining import mine
+        from mineru_diffusion.training.mining import count_samples, mine
 
-        console = Console(stderr=True, quiet=quiet)
-        with load_engine(model, device=device, dtype=dtype) as engine, console.status("mining") as status:
+        total = min(count_samples(shards), limit or sys.maxsize)
+        with (
+            load_engine(model, device=device, dtype=dtype) as engine,
+            sample_progress(total, shown=not quiet) as progress,
+        ):
             report = mine(
                 shards,
                 engine,
                 out,
                 factor=engine.image_factor,
+                model="" if model is None else str(model),
                 draws=draws,
                 keep=keep,
                 by=by.value,
                 temperature=temperature,
                 limit=limit,
-                progress=lambda done: status.update(f"mining: {done} samples scored"),
+                progress=progress,
             )
         if not quiet:
             typer.echo(f"kept {report.kept} of {report.scored} samples in {out}")
             for task, mean in report.consistency.items():
-                typer.echo(f"  {task}: consistency {mean:.3f}, of the kept ones {report.kept_consistency[task]:.3f}")
+                typer.echo(
+                    f"  {task}: consistency {mean:.3f}, of the kept ones {report.kept_consistency[task]:.3f}; "
+                    f"all readings alike: {report.unanimous[task]:.0%}"
+                )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,11 +11,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mineru_diffusion.cli.app import app, errors_as_exit_codes
+from mineru_diffusion.cli.counting import sample_progress
 
 if TYPE_CHECKING:
     from mineru_diffusion.synthesis.sample import Sample
 
 _LOOKED_AT, _SHOWN_OF_EACH = 300, 6
+_PREVIEWS: dict[str, dict[str, object]] = {
+    ".png": {"format": "PNG", "optimize": True},
+    ".jpg": {"format": "JPEG", "quality": 75},
+    ".jpeg": {"format": "JPEG", "quality": 75},
+    ".webp": {"format": "WebP", "quality": 50, "method": 6},
+}
+"""How a preview is written, by its suffix."""
 
 
 class Split(str, Enum):
@@ -42,7 +49,9 @@ def synth_command(
     degrade: Annotated[float, typer.Option(help="0: clean. 1: half of the samples worn. More: worse.", min=0)] = 1.0,
     shard_size: Annotated[int, typer.Option(help="Samples a file.", min=1)] = 1000,
     workers: Annotated[int, typer.Option(help="Processes.", min=1)] = 1,
-    preview: Annotated[Path | None, typer.Option(help="Also draw some samples with their truth to this PNG.")] = None,
+    preview: Annotated[
+        Path | None, typer.Option(help="Also draw some samples with their truth to this PNG, JPEG or WebP.")
+    ] = None,
     stats: Annotated[
         bool, typer.Option("--stats", help="Also write statistics.json and show its main numbers.")
     ] = False,
@@ -50,13 +59,16 @@ def synth_command(
 ) -> None:
     """Make training data with exact truth, as Parquet shards."""
     with errors_as_exit_codes():
+        from mineru_diffusion.errors import UsageError
         from mineru_diffusion.synthesis.mixture import Mixture
         from mineru_diffusion.synthesis.shard_maker import make_shards
 
         weights = parse_weights(tasks)
+        if preview is not None and preview.suffix.lower() not in _PREVIEWS:
+            raise UsageError(f"{preview}: previews are written as {', '.join(_PREVIEWS)}")
         stream = Mixture(weights, seed, split.value, degrade=degrade)
         facts = {"tasks": weights, "seed": seed, "split": split.value, "degrade": degrade}
-        with _progress(count, shown=not quiet) as progress:
+        with sample_progress(count, shown=not quiet) as progress:
             report = make_shards(
                 stream, out, count, facts=facts, shard_size=shard_size, workers=workers, progress=progress
             )
@@ -90,34 +102,6 @@ def parse_weights(text: str) -> dict[str, float]:
     return weights
 
 
-@contextmanager
-def _progress(total: int, *, shown: bool) -> Iterator[Callable[[int], None]]:
-    """What to call with the number of samples done: a bar on a terminal, else a line for each tenth, on stderr."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not shown:
-        yield lambda done: None
-        return
-    if not console.is_terminal:
-        said = 0
-
-        def say(done: int) -> None:
-            nonlocal said
-            if done * 10 // total > said:
-                said = done * 10 // total
-                typer.echo(f"{done}/{total} samples", err=True)
-
-        yield say
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("samples"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("samples", total=total)
-        yield lambda done: bar.update(task, completed=done)
-
-
 def _draw_preview(paths: list[Path], preview: Path) -> None:
     from itertools import islice
 
@@ -125,7 +109,8 @@ def _draw_preview(paths: list[Path], preview: Path) -> None:
     from mineru_diffusion.synthesis.shards import read_shards
 
     preview.parent.mkdir(parents=True, exist_ok=True)
-    preview_sheet(list(_some_of_each(islice(read_shards(paths), _LOOKED_AT)))).save(preview, "PNG")
+    sheet = preview_sheet(list(_some_of_each(islice(read_shards(paths), _LOOKED_AT))))
+    sheet.save(preview, **_PREVIEWS[preview.suffix.lower()])  # type: ignore[arg-type]
 
 
 def _some_of_each(samples: Iterable[Sample]) -> Iterator[Sample]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mineru_diffusion.errors import MissingExtra
 from mineru_diffusion.synthesis.charset import CHARSET
+from mineru_diffusion.synthesis.vulgar import is_vulgar
 
 LANGUAGES = ("en", "de", "fr", "es", "it")
 SHORTEST_HELD_OUT = 5
@@ -57,8 +58,8 @@ def has_held_out(text: str) -> bool:
 
 @cache
 def vocabulary(language: str, held_out: bool) -> Vocabulary:
-    """The words of one side of the split. Words without a run of five letters are on both sides' texts, but listed
-    only for training.
+    """The words of one side of the split, without the vulgar ones. Words without a run of five letters are on both
+    sides' texts, but listed only for training.
 
     Raises:
         MissingExtra: wordfreq is not installed.
@@ -75,5 +76,8 @@ def vocabulary(language: str, held_out: bool) -> Vocabulary:
     ]
     weights = np.array([(rank + _RANK_OFFSET) ** -_TEMPER for rank, _ in ranked])
     cumulative = np.cumsum(weights) / weights.sum()
+    # A word that is left out gives its share to the next one: every draw that did not hit it stays as it was.
+    clean = [place for place, (_, word) in enumerate(ranked) if not is_vulgar(word)]
+    cumulative = cumulative[clean]
     cumulative[-1] = 1.0
-    return Vocabulary(tuple(word for _, word in ranked), cumulative)
+    return Vocabulary(tuple(ranked[place][1] for place in clean), cumulative)

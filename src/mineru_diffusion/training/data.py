@@ -7,9 +7,14 @@ A line may be several visual tokens high; what the helper losses ask is asked of
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -26,6 +31,9 @@ from mineru_diffusion.synthesis.lines import LineSample, LineStream
 
 SLOT_WIDTH = 4
 """Pixels of a slot: at 32 px line height no letter is much narrower."""
+
+GUARD_SECONDS = 2.0
+"""How long a worker may outlive its trainer."""
 
 
 @dataclass
@@ -175,6 +183,39 @@ def worker_share(start: int) -> Iterator[int]:
     return count(start + (worker.id if worker else 0), worker.num_workers if worker else 1)
 
 
+def bind_to_trainer(trainer: int, worker: int) -> None:
+    """Make a worker live exactly as long as its trainer wants, whatever happens around them.
+
+    Ctrl-C and a batch system's SIGTERM reach every process of a job, and a trainer that then finishes its step and
+    saves needs its workers until it is done: SIGTERM ends a worker only if the trainer sends it, as DataLoader does at
+    its end. And a worker whose trainer is gone without a word ends, even in the middle of handing over a chunk, where
+    DataLoader's own watchdog waits forever for a reader. Where the system does not tell who sent a signal (macOS,
+    Windows), SIGTERM stays as it is.
+
+    Args:
+        trainer: process that the worker works for.
+        worker: its number, which DataLoader passes.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    told = hasattr(signal, "sigtimedwait")
+    if told:
+        # Blocked, so that it waits for the thread, which can ask who sent it; a handler cannot.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    parent = os.getppid()
+
+    def guard() -> None:
+        while os.getppid() == parent:
+            if not told:
+                time.sleep(GUARD_SECONDS)
+                continue
+            found = signal.sigtimedwait({signal.SIGTERM}, GUARD_SECONDS)
+            if found is not None and found.si_pid == trainer:
+                break
+        os._exit(0)
+
+    threading.Thread(target=guard, name=f"guard of worker {worker}", daemon=True).start()
+
+
 class _Packed(IterableDataset[bytes]):
     """Chunks as bytes: tensors of a worker would each take a file descriptor, and a chunk has hundreds."""
 
@@ -192,7 +233,13 @@ def batches(chunks: IterableDataset[Any], workers: int, skip: int) -> Iterator[t
         chunks: yields (number, batches) whole chunks at a time.
         skip: batches of the first chunk that are left out.
     """
-    loader = DataLoader(_Packed(chunks), batch_size=None, num_workers=workers, prefetch_factor=2 if workers else None)
+    loader = DataLoader(
+        _Packed(chunks),
+        batch_size=None,
+        num_workers=workers,
+        prefetch_factor=2 if workers else None,
+        worker_init_fn=partial(bind_to_trainer, os.getpid()),
+    )
     for packed in loader:
         number, chunk = pickle.loads(packed)
         yield from ((number, i, batch) for i, batch in enumerate(chunk) if i >= skip)

@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 import signal
 import threading
+import time
 from typing import Any
 
 from mineru_diffusion.errors import UsageError
+
+ECHO = 1.0
+"""Seconds in which a second signal is taken for the first one's echo: `timeout`, for one, sends to a process and
+then to its group."""
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)", re.IGNORECASE)
@@ -27,11 +32,12 @@ def seconds_of(text: str) -> float:
 
 
 class StopRequest:
-    """Notes the first SIGINT or SIGTERM, so that a run ends between two steps; a second one ends it at once. Background
-    jobs ignore Ctrl-C, and batch systems send SIGTERM, hence both."""
+    """Notes the first SIGINT or SIGTERM, so that a run ends between two steps; a second one, at least `ECHO` seconds
+    later, ends it at once. Background jobs ignore Ctrl-C, and batch systems send SIGTERM, hence both."""
 
     def __init__(self) -> None:
         self.requested = False
+        self._since = 0.0
         self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> StopRequest:
@@ -40,9 +46,12 @@ class StopRequest:
         return self
 
     def _note(self, *_: object) -> None:
+        now = time.monotonic()
         if self.requested:
-            raise KeyboardInterrupt
-        self.requested = True
+            if now - self._since >= ECHO:
+                raise KeyboardInterrupt
+            return
+        self.requested, self._since = True, now
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._handlers.items():

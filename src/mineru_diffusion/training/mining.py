@@ -21,7 +21,7 @@ from mineru_diffusion.engine import Engine
 from mineru_diffusion.engine.types import DecodingParams, Request
 from mineru_diffusion.errors import UsageError
 from mineru_diffusion.synthesis.sample import Sample
-from mineru_diffusion.synthesis.shards import read_shards, write_shards
+from mineru_diffusion.synthesis.shards import count_rows, read_shards, write_shards
 from mineru_diffusion.training.scoring import consistency, similarity
 from mineru_diffusion.training.shards import prepare_image, shard_files
 
@@ -49,12 +49,23 @@ class Score:
 
 @dataclass(frozen=True)
 class MiningReport:
-    """How many samples were scored and kept, and the mean consistency of all and of those kept, by task."""
+    """How many samples were scored and kept; by task the mean consistency of all and of those kept, and the share of
+    samples whose readings were all alike."""
 
     scored: int
     kept: int
     consistency: dict[str, float]
     kept_consistency: dict[str, float]
+    unanimous: dict[str, float]
+
+
+def count_samples(sources: Sequence[str | Path]) -> int:
+    """How many samples shards, or folders of them, hold.
+
+    Raises:
+        UsageError: there are no shards, or one is damaged.
+    """
+    return sum(count_rows(file) for source in sources for file in shard_files(source))
 
 
 def variants(draws: int, by: Literal["temperature", "thresholds"], temperature: float) -> list[DecodingParams]:
@@ -121,6 +132,7 @@ def mine(
     out: Path,
     *,
     factor: int,
+    model: str = "",
     draws: int = 4,
     keep: float = 0.3,
     by: Literal["temperature", "thresholds"] = "temperature",
@@ -137,6 +149,7 @@ def mine(
         out: folder for `scores.jsonl`, and for the shards of the kept samples, which have their `consistency` and
             `accuracy` in their source.
         factor: pixels that a visual token is wide (`LocalEngine.image_factor`).
+        model: names the checkpoint, so that a run is not gone on with on another.
         draws: readings a sample.
         keep: share of each task's samples that is kept.
         by: what makes the readings differ.
@@ -153,10 +166,16 @@ def mine(
     out.mkdir(parents=True, exist_ok=True)
     if (out / KEPT).is_dir():
         raise UsageError(f"{out} holds mined shards already; choose another folder, or delete it to mine again")
-    settings = {"files": [str(f) for f in files], "draws": draws, "by": by, "temperature": temperature}
+    settings = {
+        "files": [str(f) for f in files],
+        "model": model,
+        "draws": draws,
+        "by": by,
+        "temperature": temperature,
+    }
     scores = _read_scores(out / SCORES, settings)
     with (out / SCORES).open("a", encoding="utf-8") as log:
-        if not scores:
+        if not log.tell():
             log.write(json.dumps(settings) + "\n")
         samples = islice(read_shards(files), len(scores), limit)
         while group := list(islice(samples, batch)):
@@ -172,16 +191,26 @@ def mine(
     shutil.rmtree(draft, ignore_errors=True)
     write_shards(_kept(files, {i: scores[i] for i in kept}), draft)
     draft.rename(out / KEPT)
-    return MiningReport(len(scores), len(kept), _means(scores), _means([scores[i] for i in kept]))
+    alike = [replace(score, consistency=float(score.consistency == 1.0)) for score in scores]
+    return MiningReport(
+        len(scores), len(kept), _means(scores), _means([scores[i] for i in kept]), unanimous=_means(alike)
+    )
 
 
 def _read_scores(path: Path, settings: dict[str, object]) -> list[Score]:
     """The scores of an earlier run with the same settings."""
     if not path.is_file():
         return []
-    first, *rest = path.read_text(encoding="utf-8").splitlines() or ["{}"]
+    text = path.read_text(encoding="utf-8")
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        # A run that was killed in the middle of a line.
+        path.write_text(whole, encoding="utf-8")
+    if not whole:
+        return []
+    first, *rest = whole.splitlines()
     if json.loads(first) != settings:
-        raise UsageError(f"{path} belongs to other shards or settings; choose another folder")
+        raise UsageError(f"{path} belongs to other shards, another model or other settings; choose another folder")
     return [Score(**json.loads(line)) for line in rest]
 
 

@@ -55,9 +55,12 @@ def build_module(
     objective = Objective(config.diffusion, config.objective == "autoregressive", flex)
     vision = network.config.vision_config
     token_px = vision.patch_size * vision.spatial_merge_size
-    module = TrainingModule(
-        network, objective, config.helpers, token_px // SLOT_WIDTH if LINES in config.sources else 0
-    )
+    # The helper heads' first weights are the configuration's too: processes that each hold a share of them must agree.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        module = TrainingModule(
+            network, objective, config.helpers, token_px // SLOT_WIDTH if LINES in config.sources else 0
+        )
     if config.freeze_vision:
         for part in (network.vision_model, network.vision_abstractor):
             part.requires_grad_(False)
