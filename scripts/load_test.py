@@ -5,7 +5,8 @@
 
 Good clients send small lines and wait. Among them are some that hang up half-way, send bodies that are too large or no
 JSON, or read a byte at a time. Printed and written as JSON: answers by kind and status, latencies of good requests,
-throughput, memory and cache pages before and after. The exit code is 1 if there was a 5xx other than 503, a page or a
+throughput, memory and cache pages before and after; with --compare also how many such lines a second the packaged
+checkpoint reads in this process, without a server. The exit code is 1 if there was a 5xx other than 503, a page or a
 request left behind, or memory that grew by more than --growth MiB.
 """
 
@@ -32,6 +33,8 @@ from PIL import Image, ImageDraw, ImageFont
 PATH = "/v1/chat/completions"
 KINDS = ("good", "stream", "hang_up", "oversize", "malformed", "slow_reader")
 WEIGHTS = (60, 15, 10, 3, 7, 5)
+LINES = 1000
+"""Different lines."""
 WORDS = ("light", "tower", "keeper", "storm", "harbour", "lens", "winter", "island")
 
 
@@ -45,9 +48,10 @@ class Record:
 
 
 def line_uri(seed: int) -> str:
-    """A printed line of three words as a data URI."""
-    text = " ".join(random.Random(seed).sample(WORDS, 3))
-    image = Image.new("RGB", (360, 40), "white")
+    """A printed line of three words and a number as a data URI."""
+    # The number makes every line another one: the engine reads identical crops in flight once.
+    text = " ".join([*random.Random(seed).sample(WORDS, 3), str(seed)])
+    image = Image.new("RGB", (420, 40), "white")
     ImageDraw.Draw(image).text((6, 6), text, fill="black", font=ImageFont.load_default(24))
     buffer = io.BytesIO()
     image.save(buffer, format="PNG")
@@ -142,15 +146,16 @@ def resident_mib(pid: int | None) -> float | None:
 async def left_behind(client: httpx.AsyncClient) -> dict[str, float]:
     text = (await client.get("/metrics")).text
     names = ("cache_pages_used", "engine_requests_running", "engine_requests_waiting")
-    return {name: float(re.findall(rf"mineru_diffusion_{name} (\S+)", text)[0]) for name in names}
+    return {name: float(re.findall(rf"^mineru_diffusion_{name} (\S+)", text, re.M)[0]) for name in names}
 
 
 async def run(options: argparse.Namespace) -> dict[str, Any]:
-    uris = [line_uri(seed) for seed in range(20)]
+    uris = [line_uri(seed) for seed in range(LINES)]
     headers = {"Authorization": f"Bearer {options.api_key}"} if options.api_key else {}
     limits = httpx.Limits(max_connections=2 * options.clients)
     async with httpx.AsyncClient(base_url=options.url, headers=headers, timeout=300, limits=limits) as client:
-        await asyncio.gather(*(good(client, uri, Record()) for uri in uris))  # whatever is loaded late is loaded now
+        # Whatever is loaded late is loaded now, and buffers have the size that so many at a time need.
+        await asyncio.gather(*(good(client, uri, Record()) for uri in uris[: 2 * options.clients]))
         memory = [resident_mib(options.pid)]
         record, started = Record(), time.monotonic()
         end = started + options.seconds
@@ -180,6 +185,19 @@ async def run(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def without_server(number: int) -> float:
+    """Lines a second through an engine in this process, in one batch, as `parse` sends a page's lines."""
+    from mineru_diffusion.engine import DecodingParams, Request, load_engine
+
+    images = [Image.open(io.BytesIO(base64.b64decode(line_uri(seed).split(",")[1]))) for seed in range(number)]
+    with load_engine() as engine:
+        requests = [Request(image.convert("RGB"), params=DecodingParams(max_tokens=64)) for image in images]
+        engine.generate(requests[:64])
+        started = time.monotonic()
+        engine.generate(requests)
+        return number / (time.monotonic() - started)
+
+
 def faults(result: dict[str, Any], growth: float) -> list[str]:
     """What should not have happened."""
     found = [
@@ -203,9 +221,12 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--growth", type=float, default=100, help="MiB that memory may grow by")
+    parser.add_argument("--compare", action="store_true", help="also read such lines without a server")
     parser.add_argument("--out", type=Path, help="write the numbers to this JSON file")
     options = parser.parse_args()
     result = asyncio.run(run(options))
+    if options.compare:
+        result["lines_per_second_without_server"] = round(without_server(LINES), 2)
     print(json.dumps(result, indent=2))
     if options.out is not None:
         options.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")

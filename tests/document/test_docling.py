@@ -54,7 +54,7 @@ def test_docling_reads_it() -> None:
     assert table.prov[0].bbox.as_tuple() == (60.0, 128.0, 540.0, 240.0)
     paragraph = next(text for text in read.texts if text.text.startswith("A paragraph"))
     assert [prov.page_no for prov in paragraph.prov] == [1, 2]
-    markdown = read.export_to_markdown()
+    markdown = read.export_to_markdown(traverse_pictures=True)
     for text in ("Title", "seen", "deep", "information", "$$x^2$$"):
         assert text in markdown
 

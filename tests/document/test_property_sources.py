@@ -172,7 +172,10 @@ def random_image(dice: random.Random) -> bytes:
     if dice.random() < 0.2:
         options |= {"save_all": True, "append_images": [image.copy() for _ in range(dice.randint(1, 3))]}
     if dice.random() < 0.2:
-        options["compression"] = dice.choice(("tiff_lzw", "group4", "jpeg", "tiff_adobe_deflate", "packbits"))
+        compression = dice.choice(("tiff_lzw", "group4", "jpeg", "tiff_adobe_deflate", "packbits"))
+        # libtiff's encoders for faxes and photographs write outside their memory when a pixel is none of theirs.
+        fits = {"group4": ("1",), "jpeg": ("L", "RGB")}.get(compression, (image.mode,))
+        options["compression"] = compression if image.mode in fits else "packbits"
     return encode(image, dice, options)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pypdfium2 as pdfium
 import pytest
 
-from mineru_diffusion.document.types import BBox, Document, Page, Region
+from mineru_diffusion.document.types import BBox
 from mineru_diffusion.errors import SourceError
 from mineru_diffusion.evaluation.text_layer import TextLayer, word_recall
 
@@ -47,19 +47,20 @@ def test_a_box_of_the_displayed_page(plain: Path, tmp_path: Path, rotation: int)
         assert "southeast corner" in layer.text_in(0)
 
 
-def test_the_oracle_takes_the_place_of_what_was_read(plain: Path) -> None:
-    regions = (
-        Region("text", (0.0, 0.0, 0.5, 0.1), content="n0rthvvest", source={"layout": "x", "content": "model"}),
-        Region("table", (0.0, 0.45, 0.5, 0.65), content="<table></table>"),
-        Region("image", (0.5, 0.9, 1.0, 1.0), content="", image_path="a.png"),
+@pytest.mark.parametrize("rotation", [0, 90])
+def test_words_with_their_places(plain: Path, tmp_path: Path, rotation: int) -> None:
+    pdf = pdfium.PdfDocument(plain)
+    pdf[0].set_rotation(rotation)
+    pdf.save(tmp_path / "turned.pdf")
+    with TextLayer(tmp_path / "turned.pdf") as layer:
+        words = layer.words(0)
+    assert sorted(word.text for word in words) == sorted(
+        ["northwest", "corner", "southeast", "corner", "A", "word", "is", "bro-", "ken", "here"]
     )
-    with TextLayer(plain) as layer:
-        page = layer.put_into(Document("page.pdf", (Page(0, 200, 400, regions),))).pages[0]
-    assert [region.kind for region in page.regions] == ["text", "text", "image"]
-    assert page.regions[0].content == "northwest corner"
-    assert page.regions[0].source == {"layout": "x", "content": "text layer"}
-    assert page.regions[1].content == "A word is broken here"
-    assert page.regions[2] == regions[2]
+    left, top, right, bottom = CORNERS[rotation]
+    (northwest,) = [word for word in words if word.text == "northwest"]
+    assert left <= northwest.middle[0] <= right
+    assert top <= northwest.middle[1] <= bottom
 
 
 def test_word_recall_counts_every_occurrence() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from numbered_pages import NumberLayout, NumberReader, number_pdf
 from parsing_fakes import FakeEngine, FixedDetector, draw_lines, save_pdf
 from PIL import Image
 
@@ -18,7 +19,6 @@ from mineru_diffusion.engine.types import Request, Result
 from mineru_diffusion.errors import EngineError, OutputError, SourceError
 from mineru_diffusion.parsing import ParseOptions, folder
 from mineru_diffusion.parsing.folder import FileReport, parse_to_folder
-from oracle import OracleEngine, OracleLayout, number_pdf
 
 REGIONS = (
     Region("text", (0.0, 0.0, 1.0, 0.4), source={"layout": "fixed"}),
@@ -119,13 +119,13 @@ Run = Callable[..., list[FileReport]]
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """`run(paths, engine=..., out=..., ...)` parses numbered pages with the oracle."""
-    monkeypatch.setattr(folder, "choose_detector", lambda engine, params=None: OracleLayout())
+    """`run(paths, engine=..., out=..., ...)` parses numbered pages."""
+    monkeypatch.setattr(folder, "choose_detector", lambda engine, params=None: NumberLayout())
 
     def parse_numbers(
         paths: list[Path], engine: FakeEngine | None = None, out: str = "out", **rest: object
     ) -> list[FileReport]:
-        used = engine or OracleEngine()
+        used = engine or NumberReader()
         options = ParseOptions(dpi=72, window=rest.pop("window", 4))  # type: ignore[arg-type]
         return list(parse_to_folder(paths, tmp_path / out, lambda: used, options, model="fake", **rest))  # type: ignore[arg-type]
 
@@ -145,7 +145,7 @@ def tree(root: Path) -> dict[str, bytes]:
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-class Flaky(OracleEngine):
+class Flaky(NumberReader):
     """Fails the requests with these numbers, counted from 0."""
 
     def __init__(self, *bad: int) -> None:
@@ -181,7 +181,7 @@ def test_two_runs_write_the_same_bytes_whatever_was_ready_when(run: Run, tmp_pat
     paths = numbered(tmp_path / "in", "a.pdf", "b.pdf", "c.pdf", pages=5)
     formats = ["html", "layout"]
     run(paths, out="one", formats=formats)
-    run(paths, OracleEngine(seconds=0.01), out="two", formats=formats)
+    run(paths, NumberReader(seconds=0.01), out="two", formats=formats)
     assert tree(tmp_path / "one") == tree(tmp_path / "two")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -313,3 +314,13 @@ def test_decoding_options_reach_every_request(tmp_path: Path) -> None:
     parse(path, engine=engine, detector=FixedDetector(TOP), threshold=0.7, policy="threshold", max_tokens=9)
     params = engine.requests[0].params
     assert (params.threshold, params.policy, params.max_tokens) == (0.7, "threshold", 9)
+
+
+def test_lines_are_padded_to_whole_visual_tokens_where_their_size_is_known(tmp_path: Path) -> None:
+    engine = FakeEngine(by_width, replace(LINE_PROFILE, image_factor=16))
+    path = save_pdf(tmp_path / "a.pdf", [page("one line of text", "and another", "or a third one", "or", "four")])
+    parse(path, engine=engine, detector=FixedDetector(TOP))
+    widths = [request.image.width for request in engine.requests if request.image is not None]
+    assert widths
+    assert all(width % 16 == 0 for width in widths)
+    assert any(width % 32 for width in widths)

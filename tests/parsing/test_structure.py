@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import typst
-from tests.oracle import Oracle, words_of
 
 from mineru_diffusion import parse
 from mineru_diffusion.document.types import Document
+from mineru_diffusion.evaluation.oracle import Oracle
+from mineru_diffusion.evaluation.text_layer import TextLayer
 
 REAL = Path(os.environ.get("MINERU_DIFFUSION_REAL", Path(__file__).parents[2] / ".." / "shared" / "real"))
 
@@ -31,15 +33,15 @@ came and that its keeper, who lived above the harbour, went down to the water.])
 """
 
 
-def oracle_parse(path: Path, **options: str) -> tuple[Document, Oracle]:
-    oracle = Oracle(path, password=options.get("password"))
-    return parse(path, engine=oracle, detector=oracle, **options), oracle  # type: ignore[arg-type]
+def oracle_parse(path: Path, **options: str) -> Document:
+    with closing(Oracle(path, password=options.get("password"))) as oracle:
+        return parse(path, engine=oracle, detector=oracle, **options)  # type: ignore[arg-type]
 
 
 def test_columns_around_a_full_width_figure(tmp_path: Path) -> None:
     path = tmp_path / "page.pdf"
     path.write_bytes(typst.compile(PAGE.encode(), format="pdf"))
-    document, _ = oracle_parse(path)
+    document = oracle_parse(path)
     text = document.to_markdown()
     places = [text.index(f"The {word} part") for word in ("first", "second")]
     places += [text.index("A figure across both columns.")]
@@ -69,15 +71,17 @@ def test_real_pages_lose_hardly_a_word(name: str, options: dict[str, str]) -> No
     path = REAL / f"{name}.pdf"
     if not path.is_file():
         pytest.skip("the real documents are not here")
-    document, _ = oracle_parse(path, **options)
+    document = oracle_parse(path, **options)
     said = " ".join(
         region.content for page in document.pages for region in page.regions if region.kind not in ("image", "chart")
     )
     pictures = [(p.index, r.bbox) for p in document.pages for r in p.regions if r.kind in ("image", "chart")]
     wanted: Counter[str] = Counter()
-    for index, words in enumerate(words_of(path, options.get("password"))):
+    with TextLayer(path, options.get("password")) as layer:
+        words_by_page = [layer.words(index) for index in range(len(layer))]
+    for index, words in enumerate(words_by_page):
         for word in words:
-            x, y = (word.box[0] + word.box[2]) / 2, (word.box[1] + word.box[3]) / 2
+            x, y = word.middle
             if not any(i == index and b[0] <= x <= b[2] and b[1] <= y <= b[3] for i, b in pictures):
                 wanted.update(re.findall(r"[^\W_]+", word.text))
     found = Counter(re.findall(r"[^\W_]+", said))

@@ -1,6 +1,6 @@
 """A long batch that is interrupted and killed ends as one that nobody disturbed, in flat memory.
 
-With the oracle in place of a model, through the command line, in processes of their own.
+With a reader of numbers in place of a model, through the command line, in processes of their own.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from numbered_pages import number_pdf
 
-from oracle import number_pdf
-
-PROGRAM = Path(__file__).with_name("oracle.py")
+PROGRAM = Path(__file__).with_name("numbered_pages.py")
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ def make_batch(folder: Path, *, files: int, pages: int, bad: int) -> Batch:
 
 def start(batch: Batch, out: Path, log: Path, *options: str, seconds: float = 0.0) -> subprocess.Popen[str]:
     command = [sys.executable, str(PROGRAM), "parse", str(batch.folder), "-o", str(out), "--dpi", "72", *options]
-    environment = {**os.environ, "ORACLE_LOG": str(log), "ORACLE_SECONDS": str(seconds)}
+    environment = {**os.environ, "READER_LOG": str(log), "READER_SECONDS": str(seconds)}
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 

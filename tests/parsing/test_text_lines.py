@@ -228,3 +228,16 @@ def test_it_is_fast_enough_to_be_no_bottleneck() -> None:
         split_lines(image)
     # Ten times what it takes on a quiet machine: catches a change of complexity, not a busy neighbour.
     assert (time.process_time() - started) / 3 < 0.3
+
+
+def test_two_lines_of_a_headline_that_touch_are_two() -> None:
+    image = Image.new("RGB", (900, 130), "white")
+    draw = ImageDraw.Draw(image)
+    # Set so tight that descenders reach into the ascenders below them.
+    draw.text((10, 5), "Corporate social responsibility and the tobacco", fill="black", font=font(44))
+    draw.text((10, 46), "hope or hype?", fill="black", font=font(44))
+    assert len(split_lines(image).lines) == 2
+    for text in ("EFZTL ZEBRA LEFT", "A = B + C", "AVWX"):
+        single = Image.new("RGB", (900, 80), "white")
+        ImageDraw.Draw(single).text((10, 10), text, fill="black", font=font(44))
+        assert len(split_lines(single).lines) == 1, text

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from numbered_pages import NumberLayout, NumberReader, number_pdf
 from PIL import Image
 
 from mineru_diffusion.errors import PasswordRequired, SourceError, UsageError
 from mineru_diffusion.parsing import ParseOptions, Pipeline
 from mineru_diffusion.parsing.layout_types import PageLayout
 from mineru_diffusion.parsing.workers import CRASHED
-from oracle import OracleEngine, OracleLayout, number_pdf
 
 
-class Deadly(OracleLayout):
+class Deadly(NumberLayout):
     """Ends its process at pages of one size."""
 
     def detect(self, images: Sequence[Image.Image]) -> list[PageLayout]:
@@ -33,7 +33,7 @@ def test_the_same_as_in_a_thread(tmp_path: Path) -> None:
     paths.insert(1, tmp_path / "bad.pdf")
     paths[1].write_bytes(b"%PDF-1.4 nothing")
     outcomes = {
-        jobs: list(Pipeline(OracleEngine(), OracleLayout(), ParseOptions(dpi=72, jobs=jobs)).run(paths))
+        jobs: list(Pipeline(NumberReader(), NumberLayout(), ParseOptions(dpi=72, jobs=jobs)).run(paths))
         for jobs in (1, 2)
     }
     for one, two in zip(outcomes[1], outcomes[2], strict=True):
@@ -45,7 +45,7 @@ def test_a_page_that_kills_its_process(tmp_path: Path) -> None:
     images[2] = Image.new("RGB", (60, 80), (1, 2, 3))
     path = tmp_path / "a.tif"
     images[0].save(path, save_all=True, append_images=images[1:])
-    (outcome,) = Pipeline(OracleEngine(), Deadly(), ParseOptions(jobs=2)).run([path])
+    (outcome,) = Pipeline(NumberReader(), Deadly(), ParseOptions(jobs=2)).run([path])
     assert outcome.document is not None
     assert [page.error for page in outcome.document.pages] == ["", "", CRASHED, ""]
 

@@ -77,6 +77,19 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server.stop()
 
 
+@pytest.mark.slow
+def test_the_load_test_runs_and_finds_no_fault(server: Server, tmp_path: Path) -> None:
+    script = Path(__file__).parents[2] / "scripts" / "load_test.py"
+    command = [sys.executable, str(script), "--url", server.url, "--api-key", KEY, "--clients", "6", "--seconds", "5"]
+    command += ["--pid", str(server.process.pid), "--growth", "400", "--out", str(tmp_path / "load.json")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "load.json").read_text())
+    assert set(result["answers"]["good"]) == {"200"}
+    assert not any(result["left_behind"].values())
+    assert result["p99_seconds"] >= result["p50_seconds"] > 0
+
+
 def test_plain_http(server: Server, tmp_path: Path) -> None:
     answer = server.client.post(PATH, json=chat(url=encoded(line("Hello world"), tmp_path / "a.png")))
     assert answer.status_code == 200

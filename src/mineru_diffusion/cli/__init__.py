@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 # Each registers its command.
-from mineru_diffusion.cli import bench, evaluate, mine, models, olmocr, parse, serve, synth, train  # noqa: F401
+from mineru_diffusion.cli import bench, demo, evaluate, mine, models, olmocr, parse, serve, synth, train  # noqa: F401
 from mineru_diffusion.cli.app import app
 
 __all__ = ["app", "main"]

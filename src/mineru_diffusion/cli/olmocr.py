@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -30,6 +31,7 @@ def eval_olmocr_command(
     model: Annotated[Path | None, typer.Option(help=MODEL_HELP)] = None,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     out: Annotated[Path | None, typer.Option(help="Write the figures to this JSON file.")] = None,
+    keep: Annotated[Path | None, typer.Option(help="With --documents: keep the Markdown in this folder.")] = None,
 ) -> None:
     """Score Markdown by olmOCR-bench's tests: passes by type."""
     with errors_as_exit_codes():
@@ -43,7 +45,7 @@ def eval_olmocr_command(
             score = score_tests(facts, markdown_files(markdown))
         else:
             assert documents is not None
-            score = _parse_and_score(documents, oracle, model, device, lambda find: score_tests(facts, find))
+            score = _parse_and_score(documents, oracle, model, device, keep, lambda find: score_tests(facts, find))
         typer.echo(_table(score))
         if out is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
@@ -55,17 +57,20 @@ def _parse_and_score(
     oracle: bool,
     model: Path | None,
     device: str,
+    keep: Path | None,
     run: Callable[[Callable[[str, int], str | None]], BenchScore],
 ) -> BenchScore:
     """Parse each tested page once, when the first test asks for it."""
     from mineru_diffusion import load_engine, parse
     from mineru_diffusion.errors import UsageError
-    from mineru_diffusion.evaluation.text_layer import SilentEngine, TextLayer
+    from mineru_diffusion.evaluation.oracle import Oracle
+    from mineru_diffusion.parsing.layout import RapidLayoutDetector
 
     files = {path.stem: path for path in sorted(documents.rglob("*.pdf"))}
     if not files:
         raise UsageError(f"{documents}: no PDF in it; give the folder with the benchmark's documents")
-    engine = SilentEngine() if oracle else load_engine(model, device=device)
+    engine = None if oracle else load_engine(model, device=device)
+    packaged = RapidLayoutDetector()
 
     @cache
     def read(pdf: str, page: int) -> str | None:
@@ -73,16 +78,22 @@ def _parse_and_score(
         path = files.get(stem) or next((p for s, p in files.items() if s.endswith(f"-{stem}")), None)
         if path is None:
             return None
-        document = parse(path, engine=engine, pages=str(page))
-        if oracle:
-            with TextLayer(path) as layer:
-                document = layer.put_into(document)
-        return document.to_markdown()
+        if engine is not None:
+            document = parse(path, engine=engine, pages=str(page))
+        else:
+            with closing(Oracle(path, detector=packaged)) as knowing:
+                document = parse(path, engine=knowing, detector=knowing, pages=str(page))
+        markdown = document.to_markdown()
+        if keep is not None:
+            keep.mkdir(parents=True, exist_ok=True)
+            (keep / f"{stem}_pg{page}.md").write_text(markdown, encoding="utf-8")
+        return markdown
 
     try:
         return run(read)
     finally:
-        engine.close()
+        if engine is not None:
+            engine.close()
 
 
 def _table(score: BenchScore) -> str:

@@ -88,7 +88,7 @@ class _Builder:
         if block.kind in ("image", "chart"):
             item = self._made.add_picture(prov=prov)
             if content:
-                # What a picture says has no field of its own; as text below it, nothing is lost.
+                # Docling's place for text inside a picture is below it; its exporters show it with `traverse_pictures`.
                 self._add_content(table, content, item, prov)
         elif block.kind == "table" and table is not None:
             item = self._made.add_table(_table_data(table), prov=prov)

@@ -34,6 +34,7 @@ _ALIASES = {
         r"\setminus": (r"\backslash", r"\smallsetminus"), r"\big": (r"\bigl", r"\bigr", r"\bigm"),
         r"\Big": (r"\Bigl", r"\Bigr"), r"\bigg": (r"\biggl", r"\biggr"), r"\Bigg": (r"\Biggl", r"\Biggr"),
         r"\operatorname": (r"\operatorname*",), r"\mathbf": (r"\textbf",),
+        "-": ("−",), "'": ("′",),
     }.items()
     for name in names
 }  # fmt: skip

@@ -68,7 +68,7 @@ def _draw_region(
     font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
     reasons: Sequence[str],
 ) -> None:
-    colour = _colour(region.kind)
+    colour = kind_colour(region.kind)
     left, top, right, bottom = pixel_box(size, region.bbox)
     fill = (*_REVIEW, 90) if reasons else (*colour, 28)
     draw.rectangle((left, top, right - 1, bottom - 1), fill=fill, outline=(*colour, 255), width=2)
@@ -86,7 +86,8 @@ def _draw_region(
     draw.text((x + 3 - text_left, y + 3 - text_top), label, fill=(255, 255, 255), font=font)
 
 
-def _colour(kind: str) -> Colour:
+def kind_colour(kind: str) -> Colour:
+    """The colour in which regions of a kind are drawn."""
     return _COLOURS.get(kind, _CAPTIONS if kind.endswith(("caption", "footnote")) else _OTHER)
 
 

@@ -48,8 +48,8 @@ class LocalEngine:
         cache_bytes: int | None = None,
         block_length: int | None = None,
     ) -> None:
-        self._profile = checkpoint.profile
         self._processor = checkpoint.processor
+        self._profile = replace(checkpoint.profile, image_factor=self._processor.image_processor.factor)
         model = checkpoint.model
         text = model.config.text_config
         block_length = block_length_of(self._profile, block_length)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -205,6 +206,9 @@ class DecodingLoop:
                 chosen_RB[at] = policy.select(statistics).numpy()
             self.stats.decided += int(chosen_RB.sum())
             self.blocks.decide(asking, rows, chosen_RB, tokens_RB, confidence_RB)
+        now = perf_counter()
+        for sequence in asking:
+            sequence.step_times.append(now)
 
 
 def _spread(values_M: Tensor, masked_RB: NDArray[np.bool_]) -> NDArray[Any]:

@@ -42,6 +42,7 @@ class Sequence:
         prompt_embeds: [P, W], kept to the end, so that a request whose pages were taken away can start over.
         cached: positions whose final keys and values are in the cache.
         row: its row in the table of blocks, -1 before its first step.
+        step_times: when each of its steps ended, in `time.perf_counter()` seconds.
     """
 
     id: int
@@ -67,6 +68,7 @@ class Sequence:
     tokens: list[int] = field(default_factory=list)
     confidences: list[float] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
+    step_times: list[float] = field(default_factory=list)
     finish_reason: FinishReason | None = None
 
     def __post_init__(self) -> None:
@@ -131,4 +133,5 @@ class Sequence:
             finish_reason=reason,
             tag=self.tag,
             prompt_tokens=len(self.prompt_ids),
+            step_times=tuple(self.step_times),
         )

@@ -83,6 +83,8 @@ class Result:
         finish_reason: `stop`, `length`, `repetition`, `cancelled` or `error`.
         error: the message when `finish_reason` is `error`.
         prompt_tokens: tokens of the prompt, visual ones included.
+        step_times: per denoising step, `time.perf_counter()` at its end: one clock for all requests of this process.
+            Empty where the engine is another process; left out when results are compared.
     """
 
     text: str
@@ -94,6 +96,7 @@ class Result:
     error: str = ""
     tag: object = None
     prompt_tokens: int = 0
+    step_times: tuple[float, ...] = field(default=(), compare=False)
 
     @property
     def confidence(self) -> float | None:
@@ -114,6 +117,8 @@ class CheckpointProfile:
         text_unit: `region` if it reads whole paragraphs, `line` if it reads single lines.
         line_height: height in pixels that a line crop is scaled to (`text_unit` = `line` only), else 0.
         line_max_aspect: lines wider than this many times their height are read in pieces, cut at word gaps.
+        image_factor: side in pixels of the square that becomes one visual token, to whose multiples line crops are
+            padded; 0: not known, `line_height` serves. The local engine fills it in.
         layout_image_size: width and height in pixels that a page is squashed to for layout.
         prompts: user text by task.
         system_prompt: text of the system turn.
@@ -127,6 +132,7 @@ class CheckpointProfile:
     text_unit: Literal["region", "line"] = "region"
     line_height: int = 0
     line_max_aspect: float = 25.0
+    image_factor: int = 0
     layout_image_size: tuple[int, int] = (1036, 1036)
     prompts: dict[str, str] = field(
         default_factory=lambda: {

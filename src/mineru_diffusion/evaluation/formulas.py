@@ -1,16 +1,14 @@
 r"""Formula metrics on LaTeX tokens. In: LaTeX strings. Out: similarities from 0 to 1.
 
-Two spellings of one formula must not count as errors, so both sides are brought into one form first: balanced as the
-parser does it, without spacing commands and white space, one name per symbol (`\le` is `\leq`), and no braces around a
-single token (`x^{2}` is `x^2`, which TeX sets alike).
+Two spellings of one formula must not count as errors, so both sides are brought into their normal form first (see
+`document.formula_normal`); what is left of braces around a single token is taken off, so that it does not count.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-from mineru_diffusion.document.formulas import clean_formula
+from mineru_diffusion.document.formula_normal import formula_tokens
 from mineru_diffusion.errors import MissingExtra
 
 try:
@@ -18,56 +16,10 @@ try:
 except ImportError as error:
     raise MissingExtra("measuring formulas", "train") from error
 
-_TOKEN = re.compile(r"\\(?:begin|end)\s*\{[^{}]*\}|\\[a-zA-Z]+\*?|\\.|\S", re.DOTALL)
-_SPACING = frozenset(
-    {r"\,", r"\;", r"\:", r"\!", r"\>", "\\ ", "~", r"\quad", r"\qquad", r"\thinspace", r"\enspace", r"\displaystyle"}
-    | {r"\textstyle", r"\limits", r"\nolimits"}
-)
-_ALIASES = {
-    r"\le": r"\leq",
-    r"\ge": r"\geq",
-    r"\ne": r"\neq",
-    r"\to": r"\rightarrow",
-    r"\gets": r"\leftarrow",
-    r"\dfrac": r"\frac",
-    r"\tfrac": r"\frac",
-    r"\lbrace": r"\{",
-    r"\rbrace": r"\}",
-    r"\lbrack": "[",
-    r"\rbrack": "]",
-    r"\lvert": "|",
-    r"\rvert": "|",
-    r"\vert": "|",
-    r"\Vert": r"\|",
-    r"\lVert": r"\|",
-    r"\rVert": r"\|",
-    r"\land": r"\wedge",
-    r"\lor": r"\vee",
-    r"\lnot": r"\neg",
-    r"\owns": r"\ni",
-    r"\ast": "*",
-    r"\operatorname*": r"\operatorname",
-    r"\rm": r"\mathrm",
-    r"\bf": r"\mathbf",
-    r"\boldsymbol": r"\mathbf",
-    r"\bm": r"\mathbf",
-    r"\dots": r"\ldots",
-    "−": "-",
-    "′": "'",
-}
-
-
-def formula_tokens(latex: str) -> list[str]:
-    r"""Tokens of a formula as it is written: `\begin{name}` and `\end{name}`, commands, escaped characters, and every
-    other character that is not white space."""
-    # `\begin {cases}` without its space; the blank of `\ ` stays.
-    return [re.sub(r"\s", "", token) if len(token) > 2 else token for token in _TOKEN.findall(latex)]
-
 
 def canonical_tokens(latex: str) -> list[str]:
     """Tokens in the one form that is compared; see the module's text."""
-    tokens = [_ALIASES.get(t, t) for t in formula_tokens(clean_formula(latex)) if t not in _SPACING]
-    return _without_single_braces(tokens)
+    return _without_single_braces(formula_tokens(latex))
 
 
 def _without_single_braces(tokens: list[str]) -> list[str]:

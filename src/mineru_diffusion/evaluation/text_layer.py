@@ -1,27 +1,48 @@
-"""What a PDF itself says about its text. In: a page and boxes as fractions of the displayed page. Out: text.
+"""What a PDF itself says about its text. In: a page and boxes as fractions of the displayed page. Out: text and words.
 
-The truth for real documents; and, put in place of what was read, an oracle that shows what the layout alone loses.
+The truth for real documents, and what the oracle (`evaluation.oracle`) reads.
 """
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from itertools import count
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pypdfium2 as pdfium
+import pypdfium2.raw as pdfium_c
 
-from mineru_diffusion.document.types import BBox, Document, Region
-from mineru_diffusion.engine.types import CheckpointProfile, Request, Result
+from mineru_diffusion.document.types import BBox
 from mineru_diffusion.errors import SourceError
 
 MARGIN = 1.0
 """PDF points by which a box is enlarged: characters on its edge belong to it."""
 
+_HYPHENS = "\ufffe\x02"
+"""What pdfium writes for a hyphen at a line's end, by version."""
 _WORD = re.compile(r"\w+")
+_FAR = 0.02
+"""Characters further apart than this part of the page are not of one word."""
+_SCALE = 1_000_000
+_NOTHING: BBox = (1.0, 1.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word, its box in fractions of the displayed page, and the box of its last character, which stands on the line
+    even where the first one is a drop capital."""
+
+    text: str
+    box: BBox
+    last: BBox
+
+    @property
+    def middle(self) -> tuple[float, float]:
+        """The middle of its box, at the height of its last character."""
+        return (self.box[0] + self.box[2]) / 2, (self.last[1] + self.last[3]) / 2
 
 
 class TextLayer:
@@ -41,6 +62,13 @@ class TextLayer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return len(self._pdf)
+
+    def close(self) -> None:
+        """Release the file."""
         self._pdf.close()
 
     def text_in(self, index: int, bbox: BBox = (0.0, 0.0, 1.0, 1.0)) -> str:
@@ -57,62 +85,58 @@ class TextLayer:
         finally:
             page.close()
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-        # pdfium writes U+FFFE (in some versions U+0002) for a hyphen at a line's end.
-        return re.sub(r"[\ufffe\x02]\n?|(?<=\w)-\n(?=\w)", "", text)
+        return re.sub(rf"[{_HYPHENS}]\n?|(?<=\w)-\n(?=\w)", "", text)
 
-    def put_into(self, document: Document) -> Document:
-        """The document with the text layer's text in the place of all that was read; pictures stay pictures."""
-        pages = []
-        for page in document.pages:
-            regions = [self._with_text(page.index, region) for region in page.regions]
-            pages.append(replace(page, regions=tuple(regions)))
-        return replace(document, pages=tuple(pages))
-
-    def _with_text(self, index: int, region: Region) -> Region:
-        if region.kind in ("image", "chart"):
-            return region
-        text = self.text_in(index, region.bbox)
-        if region.kind != "list":
-            text = " ".join(text.split())
-        source = {**region.source, "content": "text layer"}
-        # A table's or formula's words are no HTML or LaTeX; as text they are at least all there.
-        kind = "text" if region.kind in ("table", "equation") else region.kind
-        return replace(region, kind=kind, content=text, source=source)
+    def words(self, index: int) -> list[Word]:
+        """The words of page `index` (from 0) in the file's order; a word broken over two lines is two, the first with
+        its hyphen."""
+        page = self._pdf[index]
+        try:
+            layer = page.get_textpage()
+            try:
+                return list(_words(page, layer))
+            finally:
+                layer.close()
+        finally:
+            page.close()
 
 
-class SilentEngine:
-    """Answers every request with nothing, at no cost: parsing with it gives the regions, to be filled by `put_into`."""
+def _words(page: pdfium.PdfPage, layer: pdfium.PdfTextPage) -> Iterator[Word]:
+    text, box, last = "", _NOTHING, _NOTHING
+    for index in range(layer.count_chars()):
+        char = chr(pdfium_c.FPDFText_GetUnicode(layer, index))
+        broken = char in _HYPHENS
+        char = "-" if broken else char
+        here = None
+        if char.isprintable() and not char.isspace():
+            here = _displayed(page, layer.get_charbox(index, loose=True))
+        if text and (here is None or _apart(here, last) > _FAR):
+            yield Word(text, box, last)
+            text, box = "", _NOTHING
+        if here is not None:
+            text, last = text + char, here
+            box = (min(box[0], here[0]), min(box[1], here[1]), max(box[2], here[2]), max(box[3], here[3]))
+        if broken and text:
+            yield Word(text, box, last)
+            text, box = "", _NOTHING
+    if text:
+        yield Word(text, box, last)
 
-    profile = CheckpointProfile(tasks=("text", "table", "formula"))
 
-    def __init__(self) -> None:
-        self._queue: list[int] = []
-        self._ids = count()
+def _apart(one: BBox, other: BBox) -> float:
+    """The gap between two boxes, along the page's width or height, whichever is larger."""
+    return max(one[0] - other[2], other[0] - one[2], one[1] - other[3], other[1] - one[3])
 
-    def submit(self, request: Request) -> int:
-        """Queue a request."""
-        self._queue.append(next(self._ids))
-        return self._queue[-1]
 
-    def stream(self) -> Iterator[tuple[int, Result]]:
-        """Empty answers in order of submission."""
-        while self._queue:
-            yield self._queue.pop(0), Result("")
-
-    def generate(self, requests: Sequence[Request]) -> list[Result]:
-        """An empty answer each."""
-        return [Result("") for _ in requests]
-
-    def cancel(self, request_id: int) -> bool:
-        """Give up a request."""
-        known = request_id in self._queue
-        if known:
-            self._queue.remove(request_id)
-        return known
-
-    def close(self) -> None:
-        """Forget all requests."""
-        self._queue.clear()
+def _displayed(page: pdfium.PdfPage, box: tuple[float, float, float, float]) -> BBox:
+    """A box in the PDF's own coordinates on the page as displayed, crop box and rotation applied."""
+    corners = []
+    for x, y in ((box[0], box[1]), (box[2], box[3])):
+        column, row = ctypes.c_int(), ctypes.c_int()
+        pdfium_c.FPDF_PageToDevice(page, 0, 0, _SCALE, _SCALE, 0, x, y, column, row)
+        corners.append((column.value / _SCALE, row.value / _SCALE))
+    (xa, ya), (xb, yb) = corners
+    return min(xa, xb), min(ya, yb), max(xa, xb), max(ya, yb)
 
 
 def _on_page(bbox: BBox, crop: tuple[float, float, float, float], rotation: int) -> tuple[float, float, float, float]:

@@ -18,6 +18,10 @@ LEAST_HEIGHT = 5
 """Bands lower than this many pixels are not text by themselves (a hyphen beside nothing, dirt)."""
 
 
+_LEAST_TWO = 24
+"""Lowest band in pixels that could be two lines."""
+
+
 class Band(NamedTuple):
     """Rows `top` to `bottom` (exclusive) that hold one line of text."""
 
@@ -44,6 +48,8 @@ def row_bands(mask: Mask) -> list[Band]:
     if pitch:
         size = min(size, 0.95 * pitch)
     parted: list[Band] = []
+    if len(bands) == 1 and not pitch and (two := _in_two(profile, bands[0])):
+        return two
     for band in bands:
         if band.height > 3 * size and _is_solid(mask[band.top : band.bottom], size):
             continue
@@ -102,6 +108,21 @@ def _part(profile: Profile, band: Band, size: float) -> list[Band]:
             summits[-1] = i
     edges = [band.top, *(band.top + v for v in valleys), band.bottom]
     return [Band(a, b) for a, b in itertools.pairwise(edges)]
+
+
+def _in_two(profile: Profile, band: Band) -> list[Band]:
+    """Two lines, of a headline usually, that only a few ascenders and descenders tie together; else none.
+
+    The valley must be far deeper than between the upper and lower strokes of capitals.
+    """
+    if band.height < _LEAST_TWO:
+        return []
+    parts = _part(profile, band, 0.5 * band.height)
+    if len(parts) != 2 or min(part.height for part in parts) < 0.35 * band.height:
+        return []
+    upper, lower = (profile[part.top : part.bottom] for part in parts)
+    deep = min(upper[-1], lower[0]) < 0.1 * min(upper.max(), lower.max())
+    return parts if deep else []
 
 
 def _smooth(values: Profile, sigma: float) -> Profile:

@@ -99,9 +99,11 @@ def _plan_lines(
     if not found.lines:
         return None, []
     requests, piece_line = [], []
+    # Wider paper than this is a visual token that no training line had.
+    multiple = profile.image_factor or profile.line_height
     for i, line in enumerate(found.lines):
         for piece in line.pieces:
-            fitted = fit_line(found.crop(piece), height=profile.line_height, multiple=profile.line_height)
+            fitted = fit_line(found.crop(piece), height=profile.line_height, multiple=multiple)
             requests.append(Request(fitted, "text", params=params))
             piece_line.append(i)
     boxes = tuple(_on_page(found.in_region(line.box), crop.size, region, image.size) for line in found.lines)

@@ -283,7 +283,7 @@ class _Batch:
 
 @dataclass
 class PictureSaver:
-    """A page hook that saves the crops of pictures, and of tables and formulas that were not read as such."""
+    """A page hook that saves the crops of pictures, tables and formulas; MinerU's tools expect them all."""
 
     writer: OutputWriter
 
@@ -292,11 +292,10 @@ class PictureSaver:
         return replace(page, regions=tuple(regions))
 
     def _saved(self, folder: OutputFolder, page: Page, region: Region, image: Image.Image) -> Region:
-        unread = region.source.get("kind") in ("table", "equation")
-        if region.kind not in ("image", "chart") and not unread:
+        kind = region.source.get("kind", region.kind)
+        if kind not in ("image", "chart", "table", "equation"):
             return region
         crop = crop_region(image, region.bbox, region.angle, min_side=0)
-        kind = region.source.get("kind", region.kind)
         return replace(region, image_path=folder.save_image(crop, page.index, region.order, kind))
 
 

@@ -43,6 +43,13 @@ def lone_page_number(regions: Sequence[Region]) -> list[Region]:
     return out
 
 
+def is_running_head(pieces: Sequence[str]) -> bool:
+    """A line above the text that has a page number at one end, far from the rest: `400    TITLE    [Ch. 2.`."""
+    said = [piece for piece in pieces if piece.strip()]
+    ends = [said[0], said[-1]] if len(said) >= 2 else []
+    return any(PAGE_NUMBER.fullmatch(end) and re.search(r"[\divxlc]", end) for end in ends)
+
+
 def running_heads(pages: Sequence[Page]) -> list[Page]:
     """The pages; a text in the margin that comes again at its place on at least three pages is a header or footer.
 

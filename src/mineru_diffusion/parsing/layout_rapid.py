@@ -24,7 +24,9 @@ from mineru_diffusion.parsing.boxes import PICTURES, Found, fit_to_ink, resolve
 from mineru_diffusion.parsing.ink import Mask, ink_mask, remove_rules
 from mineru_diffusion.parsing.layout_types import PageLayout
 from mineru_diffusion.parsing.orientation import content_angle, turn_back
+from mineru_diffusion.parsing.orientation_model import OrientationModel
 from mineru_diffusion.parsing.recovery import absorb, looks_like_text, recover
+from mineru_diffusion.parsing.table_boxes import extend_to_rules, settle_tables
 
 #: The detector's classes in our names.
 KIND_OF_CLASS = {
@@ -64,6 +66,7 @@ class RapidLayoutDetector:
         self._least_score = least_score
         self._threads = threads
         self._model: Any = None
+        self._orientation = OrientationModel(threads)
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -77,7 +80,7 @@ class RapidLayoutDetector:
         ink = page_ink(image)
         if not ink.any():
             return PageLayout()
-        angle = content_angle(without_rules(ink))
+        angle = content_angle(without_rules(ink), self._orientation)
         if angle:
             image = image.transpose(_UPRIGHT[angle])
             ink = np.ascontiguousarray(np.rot90(ink, angle // 90))
@@ -130,7 +133,7 @@ def clean(found: Sequence[Found], ink: Mask) -> list[Found]:
     text = without_rules(ink)
     named = [Found(_by_position(f, height), f.box, f.score, f.source) for f in found]
     fitted = []
-    for item in resolve(named):
+    for item in resolve(settle_tables(named, text)):
         box = fit_to_ink(item.box, ink if item.kind in PICTURES else text, reach=max(4, height // 70))
         if box is None:
             continue
@@ -140,7 +143,7 @@ def clean(found: Sequence[Found], ink: Mask) -> list[Found]:
             # Address blocks and side notes are taken for figures now and then; their text would be lost.
             kind = "text" if looks_like_text(text[y0:y1, x0:x1]) else kind
         fitted.append(Found(kind, box, item.score, item.source))
-    fitted = resolve(fitted)
+    fitted = extend_to_rules(resolve(fitted), ink)
     return absorb(fitted, recover(text, [f.box for f in fitted]))
 
 

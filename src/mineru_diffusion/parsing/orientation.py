@@ -1,8 +1,8 @@
 """Which way up a scanned page is. In: the ink of a page. Out: the clockwise rotation of its content.
 
 Lines of text make the row profile of an upright page jagged and its column profile smooth; sideways it is the other
-way round. Latin, Greek and Cyrillic writing has far more ink above the x-height than below the baseline, which tells
-up from down. Where neither is plain, the page counts as upright.
+way round. Up from down tells a classifier, or, without it, the ink: Latin, Greek and Cyrillic writing has far more
+above the x-height than below the baseline. Where it is not plain, the page counts as upright.
 """
 
 from __future__ import annotations
@@ -14,21 +14,35 @@ import numpy as np
 from mineru_diffusion.document.types import BBox
 from mineru_diffusion.parsing.bands import row_bands
 from mineru_diffusion.parsing.ink import Mask, inked_columns
+from mineru_diffusion.parsing.orientation_model import OrientationModel
 
 STRIPS = 6
 SIDEWAYS = 1.6
 """How much sharper the column profile must be than the row profile."""
 LEAST_LINES = 3
 """Lines that must agree before a page is turned."""
+SURE = 0.8
+"""Probability from which the classifier alone turns a page whose profiles are not plain."""
 
 
-def content_angle(mask: Mask) -> int:
+def content_angle(mask: Mask, model: OrientationModel | None = None) -> int:
     """0, 90, 180 or 270: clockwise degrees by which the content is turned.
 
     Args:
         mask: ink at about 100 dpi, rules removed [H, W].
+        model: the classifier; without it, small type and tables count as upright where the ink does not tell.
     """
     across, along = _sharpness(mask), _sharpness(mask.T)
+    odds = model.probabilities(mask) if model is not None else None
+    if odds is not None:
+        best = int(np.argmax(odds))
+        # Columns of figures have sharp profiles both ways. Scripts that the classifier never saw it turns round, so a
+        # page is not put on its head against its ink.
+        agrees = (True, along > 0.5 * across, best != 2 or up_down(mask) <= 0, along > 0.5 * across)[best]
+        if odds[best] >= SURE and agrees:
+            return 90 * best
+        if along > SIDEWAYS * across and max(odds[1], odds[3]) > 2 * min(odds[1], odds[3]):
+            return 90 if odds[1] > odds[3] else 270
     if along > SIDEWAYS * across:
         # np.rot90 turns counter-clockwise, which undoes a clockwise rotation.
         up = up_down(np.rot90(mask))

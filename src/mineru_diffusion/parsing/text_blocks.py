@@ -14,15 +14,20 @@ _BULLET = re.compile(r"^[•‣⁃◦▪■●○·*–—-]\s+(?=\S)")
 _NUMBER = re.compile(r"^(?:\(?(\d{1,3})[.)]|\[(\d{1,3})\])\s+(?=\S)")
 _LETTER = re.compile(r"^(?:\(([a-z])\)|([a-z])\))\s+(?=\S)")
 _SENTENCE_END = re.compile(r"[.!?:;…][\"'”’»)\]]*$")
+_STATEMENT = re.compile(r"(?:[{}]|\)\s*;?|[=\w\])\"']\s*;)$")
+_GOES_ON = (",", ";", "-", "–", "&")
 RAGGED = 0.35
 """From this part of short lines on, the right edge is ragged and a short line does not end a paragraph."""
+STUB = 0.6
+"""In justified text, a line that ends before this part of the width is the last of its paragraph."""
 
 
 def paragraphs(lines: Sequence[TextLine], texts: Sequence[str], *, one: bool = False) -> list[str]:
     """Join lines to paragraphs.
 
-    A paragraph begins at an indented line, after a larger gap, or after a short line that ends a sentence in
-    justified text. Where most lines are indented (a hanging indent), it begins at the lines that are not.
+    A paragraph begins at an indented line, after a larger gap, and in justified text after a short line that ends a
+    sentence, or at a capital after a very short one (a heading, mostly). Where most lines are indented (a hanging
+    indent), it begins at the lines that are not.
 
     Args:
         lines: the geometry of the lines; texts: what they say, as many.
@@ -30,9 +35,15 @@ def paragraphs(lines: Sequence[TextLine], texts: Sequence[str], *, one: bool = F
     """
     groups: list[list[str]] = []
     hanging = _is_hanging(lines)
-    ragged = sum(line.short for line in lines) > RAGGED * len(lines)
+    stubs = _stubs(lines)
+    # Headings among justified text are short, but far shorter than a ragged edge makes lines; verse is short all over.
+    uneven = sum(line.short for line in lines) - (sum(stubs) if sum(stubs) <= 0.5 * len(lines) else 0)
+    ragged = uneven > RAGGED * len(lines)
+    stubs = [False] * len(lines) if ragged or hanging else stubs
     for i, (line, text) in enumerate(zip(lines, texts, strict=True)):
-        if i and (one or not _begins(line, lines[i - 1], texts[i - 1], hanging, ragged)):
+        begins = i and _begins(line, lines[i - 1], texts[i - 1], hanging, ragged)
+        headed = i and stubs[i - 1] and text[:1].isupper() and not texts[i - 1].rstrip().endswith(_GOES_ON)
+        if i and (one or not (begins or headed)):
             groups[-1].append(text)
         else:
             groups.append([text])
@@ -47,6 +58,21 @@ def _begins(line: TextLine, before: TextLine, text_before: str, hanging: bool, r
     if line.indented and not before.indented:
         return True
     return before.short and not ragged and line.column == before.column and bool(_SENTENCE_END.search(text_before))
+
+
+def _stubs(lines: Sequence[TextLine]) -> list[bool]:
+    """Lines that end long before the right edge of their column."""
+    out = []
+    for line in lines:
+        column = [other.box for other in lines if other.column == line.column]
+        left, right = min(box[0] for box in column), max(box[2] for box in column)
+        out.append(line.short and line.box[2] < left + STUB * (right - left))
+    return out
+
+
+def is_itemised(lines: Sequence[TextLine], texts: Sequence[str]) -> bool:
+    """The lines are plainly items: marked, or with a hanging indent."""
+    return bool(_marked(texts)) or _is_hanging(lines)
 
 
 def _is_hanging(lines: Sequence[TextLine]) -> bool:
@@ -113,6 +139,13 @@ def _marked(texts: Sequence[str]) -> list[int]:
         if len(found) >= 2 and all(b == a + 1 for (_, a), (_, b) in pairwise(found)):
             return [i for i, _ in found]
     return []
+
+
+def looks_like_code(texts: Sequence[str]) -> bool:
+    """Most of the lines end as statements do, and some of them with a bracket."""
+    said = [text.strip() for text in texts if text.strip()]
+    ends = sum(bool(_STATEMENT.search(text)) for text in said)
+    return len(said) >= 3 and ends >= 0.6 * len(said) and any("{" in text or ");" in text for text in said)
 
 
 def code_block(lines: Sequence[TextLine], texts: Sequence[str]) -> str:

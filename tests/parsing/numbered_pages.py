@@ -2,9 +2,9 @@
 
 Run as a program, it is the command line with this recogniser in place of a model:
 
-    python oracle.py parse INPUT... -o OUT
+    python numbered_pages.py parse INPUT... -o OUT
 
-`ORACLE_SECONDS` is what it takes for a page, and to `ORACLE_LOG` it adds a byte for every page that it reads.
+`READER_SECONDS` is what it takes for a page, and to `READER_LOG` it adds a byte for every page that it reads.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def number_pdf(numbers: Sequence[int]) -> bytes:
     return file.getvalue()
 
 
-class OracleLayout:
+class NumberLayout:
     """The strip is a text, and below it is a picture; can be sent to another process."""
 
-    name = "oracle"
+    name = "numbered"
     uses_engine = False
 
     def detect(self, images: Sequence[Image.Image]) -> list[PageLayout]:
@@ -71,7 +71,7 @@ def read_number(image: Image.Image) -> int:
     return sum(1 << bit for bit, cell in enumerate(cells) if cell.mean() < 128)
 
 
-class OracleEngine(FakeEngine):
+class NumberReader(FakeEngine):
     """Answers with the number."""
 
     def __init__(self, seconds: float = 0.0, log: Path | None = None) -> None:
@@ -104,10 +104,10 @@ def main(arguments: list[str]) -> None:
     from mineru_diffusion.cli import main as command
     from mineru_diffusion.parsing import folder
 
-    log = os.environ.get("ORACLE_LOG")
-    engine = OracleEngine(float(os.environ.get("ORACLE_SECONDS", "0")), Path(log) if log else None)
+    log = os.environ.get("READER_LOG")
+    engine = NumberReader(float(os.environ.get("READER_SECONDS", "0")), Path(log) if log else None)
     vars(mineru_diffusion.engine)["load_engine"] = lambda *a, **k: engine
-    folder.choose_detector = lambda engine, params=None: OracleLayout()  # type: ignore[assignment]
+    folder.choose_detector = lambda engine, params=None: NumberLayout()  # type: ignore[assignment]
     command(arguments)
 
 
