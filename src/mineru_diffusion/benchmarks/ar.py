@@ -57,14 +57,11 @@ def bench_ar(
             if other.profile.objective != "autoregressive":
                 raise UsageError(f"{twin} was not trained with objective: autoregressive")
             engines = {"diffusion": ours, "autoregressive": other}
-            images, truths, line_of_crop = text_crops(ours.profile, ours.image_factor, crops)
-            requests = [Request(image, params=params) for image in images]
+            page = text_crops(ours.profile, ours.image_factor, crops)
+            requests = [Request(image, params=params) for image in page.images]
             times = race({name: partial(engine.generate, requests) for name, engine in engines.items()}, rounds)
             for name, engine in engines.items():
                 results = engine.generate(requests)
-                parts: list[list[str]] = [[] for _ in truths]
-                for line, result in zip(line_of_crop, results, strict=True):
-                    parts[line].append(result.text)
                 tokens = sum(len(result.tokens) for result in results)
                 seconds = times[name].cpu
                 rows.append(
@@ -72,9 +69,9 @@ def bench_ar(
                         "reader": name,
                         "batch": batch,
                         "tokens/s": tokens / seconds,
-                        "pages/s": len(images) / PAGE / seconds,
+                        "pages/s": len(requests) / PAGE / seconds,
                         "tokens/pass": tokens / max(1, sum(result.nfe for result in results)),
-                        "CER %": 100 * character_error_rate([" ".join(filter(None, p)) for p in parts], truths),
+                        "CER %": 100 * character_error_rate(page.lines([r.text for r in results]), page.truths),
                         "pages/s : autoregressive": times["autoregressive"].cpu / seconds,
                     }
                 )

@@ -17,7 +17,7 @@ from mineru_diffusion import __version__
 from mineru_diffusion.document.crops import fit_line
 from mineru_diffusion.engine.types import CheckpointProfile
 from mineru_diffusion.evaluation.lines import held_out_lines
-from mineru_diffusion.parsing.lines import line_pieces
+from mineru_diffusion.parsing.lines import join_pieces, line_pieces
 
 
 @dataclass(frozen=True)
@@ -46,19 +46,41 @@ def race(contestants: Mapping[str, Callable[[], object]], rounds: int, *, warm: 
     return {name: Timing(statistics.median(cpu[name]), statistics.median(wall[name])) for name in contestants}
 
 
-def text_crops(
-    profile: CheckpointProfile, factor: int, count: int, *, seed: int = 5
-) -> tuple[list[Image.Image], list[str], list[int]]:
-    """At least `count` crops of held-out lines as the parser would send them; the lines' texts, and the line that each
-    crop belongs to."""
-    samples = held_out_lines(count, seed=seed, height=profile.line_height or 32)
-    crops: list[Image.Image] = []
-    line_of_crop: list[int] = []
-    for line, (sample, _) in enumerate(samples):
-        for piece in line_pieces(Image.fromarray(sample.image), profile.line_max_aspect)[0]:
-            crops.append(fit_line(piece, height=profile.line_height or 32, multiple=factor))
-            line_of_crop.append(line)
-    return crops, [sample.text for sample, _ in samples], line_of_crop
+@dataclass(frozen=True)
+class TextCrops:
+    """Crops of held-out lines as the parser would send them.
+
+    Attributes:
+        images: the crops.
+        truths: the lines' texts.
+        line_of_crop: the line that each crop is a piece of.
+        glued: of each line, the numbers of its pieces that go on inside a word.
+    """
+
+    images: tuple[Image.Image, ...]
+    truths: tuple[str, ...]
+    line_of_crop: tuple[int, ...]
+    glued: tuple[frozenset[int], ...]
+
+    def lines(self, texts: Sequence[str]) -> list[str]:
+        """The lines' texts from those of their crops."""
+        parts: list[list[str]] = [[] for _ in self.truths]
+        for line, text in zip(self.line_of_crop, texts, strict=True):
+            parts[line].append(text)
+        return [join_pieces(pieces, glued) for pieces, glued in zip(parts, self.glued, strict=True)]
+
+
+def text_crops(profile: CheckpointProfile, factor: int, count: int, *, seed: int = 5) -> TextCrops:
+    """At least `count` crops of held-out lines, none of them a part of another."""
+    height = profile.line_height or 32
+    samples = [sample for sample, _ in held_out_lines(count, seed=seed, height=height)]
+    cut = [line_pieces(Image.fromarray(sample.image), profile.line_max_aspect) for sample in samples]
+    return TextCrops(
+        tuple(fit_line(piece, height=height, multiple=factor) for pieces, _ in cut for piece in pieces),
+        tuple(sample.text for sample in samples),
+        tuple(line for line, (pieces, _) in enumerate(cut) for _ in pieces),
+        tuple(glued for _, glued in cut),
+    )
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:

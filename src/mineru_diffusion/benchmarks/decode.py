@@ -47,7 +47,7 @@ def decode_crops_plainly(
 
 
 def _rows(
-    name: str, checkpoint: Checkpoint, crops: list[Image.Image], params: DecodingParams, rounds: int
+    name: str, checkpoint: Checkpoint, crops: Sequence[Image.Image], params: DecodingParams, rounds: int
 ) -> list[dict[str, Any]]:
     rows = []
     for size in (1, len(crops)):
@@ -107,7 +107,7 @@ def bench_decode(
     where = choose_device(device)
     checkpoint = load_checkpoint(model or packaged_checkpoint(), device=where, dtype=torch.float32)
     factor = checkpoint.processor.image_processor.factor
-    images = text_crops(checkpoint.profile, factor, crops)[0][:crops]
+    images = text_crops(checkpoint.profile, factor, crops).images[:crops]
     params = DecodingParams(skip_after_stop=False, repetition_guard=False)
     rows = _rows(f"{parameters(checkpoint) / 1e6:.1f} M", checkpoint, images, params, rounds)
     if middle:

@@ -61,7 +61,7 @@ def bench_scale(
     by_number: list[dict[str, Any]] = []
     by_page: list[dict[str, Any]] = []
     with load_engine(model, device=device) as engine:
-        images = text_crops(engine.profile, engine.image_factor, max(*requests, 64))[0]
+        images = text_crops(engine.profile, engine.image_factor, max(*requests, 64)).images
         for number in requests:
             some = [Request(image) for image in images[:number]]
             before = engine.stats()
