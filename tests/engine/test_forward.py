@@ -6,10 +6,12 @@ import copy
 
 import pytest
 import torch
+from safetensors.torch import load, save
 
 from mineru_diffusion.engine import LocalEngine, Request
 from mineru_diffusion.engine import rows as row_module
 from mineru_diffusion.engine.forward import InferenceDecoder, rms_norm, rotate
+from mineru_diffusion.engine.projections import merge_weights, side_by_side
 from mineru_diffusion.engine.quantize import Int8Linear, quantize_model
 from mineru_diffusion.errors import UsageError
 from mineru_diffusion.model.rope import apply_rope, rope_1d
@@ -55,3 +57,40 @@ def test_tables_grow_with_the_sequence() -> None:
     short = decoder._rope(torch.tensor([5]), 6, torch.float32)
     long = decoder._rope(torch.tensor([5, 4000]), 4001, torch.float32)
     torch.testing.assert_close(short[0][0], long[0][0])
+
+
+def test_merged_matrices_share_their_memory_with_the_models_own() -> None:
+    parts = [torch.nn.Linear(12, rows, bias=False) for rows in (5, 3, 3)]
+    before = [part.weight.detach().clone() for part in parts]
+    merged = merge_weights(parts)
+    torch.testing.assert_close(merged, torch.cat(before))
+    assert merge_weights(parts).data_ptr() == merged.data_ptr()
+    assert merge_weights(parts[1:]).data_ptr() == merged[5:].data_ptr()
+    with torch.no_grad():
+        parts[1].weight.mul_(2)
+    torch.testing.assert_close(merged[5:8], 2 * before[1])
+    x = torch.randn(4, 12)
+    torch.testing.assert_close(side_by_side(parts)(x), torch.cat([part(x) for part in parts], dim=-1))
+
+
+def test_other_matrices_are_asked_one_by_one() -> None:
+    plain, other = torch.nn.Linear(12, 5, bias=False), Int8Linear(torch.nn.Linear(12, 3, bias=False))
+    own = plain.weight.data_ptr()
+    x = torch.randn(4, 12)
+    torch.testing.assert_close(side_by_side((plain, other))(x), torch.cat((plain(x), other(x)), dim=-1))
+    torch.testing.assert_close(side_by_side((other,))(x), other(x))
+    assert plain.weight.data_ptr() == own
+
+
+def test_a_merged_model_is_saved_and_trained_as_before() -> None:
+    model = copy.deepcopy(random_checkpoint().model)
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    InferenceDecoder(model.language_model.model)
+    for name, value in load(save(model.state_dict())).items():
+        torch.testing.assert_close(value, state[name])
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    attention = model.language_model.model.layers[0].self_attn
+    attention.k_proj(torch.ones(1, attention.k_proj.in_features)).sum().backward()
+    optimizer.step()
+    changed = {n for n, p in model.named_parameters() if not torch.equal(p, state[n])}
+    assert changed == {"language_model.model.layers.0.self_attn.k_proj.weight"}

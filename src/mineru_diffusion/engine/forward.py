@@ -14,8 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mineru_diffusion.engine.projections import LayerProjections
 from mineru_diffusion.engine.rows import RowAttention
-from mineru_diffusion.model.decoder import SDARMLP, RMSNorm, SDARAttention, SDARDecoderLayer, SDARModel
+from mineru_diffusion.model.decoder import RMSNorm, SDARDecoderLayer, SDARModel
 from mineru_diffusion.model.rope import rope_1d
 
 
@@ -40,40 +41,36 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat((left.mul(cos).addcmul_(right, sin, value=-1), right.mul(cos).addcmul_(left, sin)), dim=-1)
 
 
-def _keys_and_values(attention: SDARAttention, normed: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-    heads = (normed.shape[0], -1, attention.head_dim)
-    k = rms_norm(attention.k_proj(normed).view(heads), attention.k_norm.weight, attention.k_norm.eps)
-    return rotate(k, cos, sin), attention.v_proj(normed).view(heads)
+def _head_norm(layer: LayerProjections, x: Tensor, first: int, count: int, cos: Tensor, sin: Tensor) -> Tensor:
+    """Normalised, rotated heads [T, count, D] of x [T, count * D], whose norms start at `first`."""
+    weight = layer.head_norms[first : first + count]
+    return rotate(rms_norm(x.unflatten(-1, (count, layer.width)), weight, layer.eps), cos, sin)
 
 
-def _queries(attention: SDARAttention, normed: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    heads = (normed.shape[0], -1, attention.head_dim)
-    q = rms_norm(attention.q_proj(normed).view(heads), attention.q_norm.weight, attention.q_norm.eps)
-    return rotate(q, cos, sin)
+def _queries(layer: LayerProjections, normed: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    return _head_norm(layer, layer.queries(normed), 0, layer.heads[0], cos, sin)
 
 
-def before_attention(
-    layer: SDARDecoderLayer, x: Tensor, weight: Tensor, cos: Tensor, sin: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Normalised, rotated queries [T, H, D] and keys [T, K, D], and values [T, K, D]; `weight` [H + K, D] holds both
-    head norms."""
-    attention = layer.self_attn
-    normed = _norm(layer.input_layernorm, x)
-    q, k = attention.q_proj(normed), attention.k_proj(normed)
-    both = torch.cat((q, k), dim=-1).view(x.shape[0], -1, attention.head_dim)
-    both = rotate(rms_norm(both, weight, attention.q_norm.eps), cos, sin)
-    values = attention.v_proj(normed).view(x.shape[0], -1, attention.head_dim)
-    return *both.split((q.shape[-1] // attention.head_dim, k.shape[-1] // attention.head_dim), dim=1), values
+def _keys_and_values(layer: LayerProjections, normed: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+    heads, keys = layer.heads
+    k, v = layer.keys_values(normed).chunk(2, dim=-1)
+    return _head_norm(layer, k, heads, keys, cos, sin), v.unflatten(-1, (keys, layer.width))
 
 
-def _mlp(module: SDARMLP, x: Tensor) -> Tensor:
-    return module.down_proj(F.silu(module.gate_proj(x), inplace=True).mul_(module.up_proj(x)))
+def before_attention(layer: LayerProjections, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Normalised, rotated queries [T, H, D] and keys [T, K, D], and values [T, K, D]."""
+    heads, keys = layer.heads
+    every = layer.queries_keys_values(_norm(layer.before_attention, x))
+    turned, v = every.split(((heads + keys) * layer.width, keys * layer.width), dim=-1)
+    both = _head_norm(layer, turned, 0, heads + keys, cos, sin)
+    return *both.split((heads, keys), dim=1), v.unflatten(-1, (keys, layer.width))
 
 
-def after_attention(layer: SDARDecoderLayer, x: Tensor, mixed: Tensor) -> Tensor:
-    """Output projection, residual and MLP [T, W]."""
-    x = layer.self_attn.o_proj(mixed).add_(x)
-    return _mlp(layer.mlp, _norm(layer.post_attention_layernorm, x)).add_(x)
+def after_attention(layer: LayerProjections, x: Tensor, mixed: Tensor) -> Tensor:
+    """Output projection, residual and MLP (SwiGLU) [T, W]."""
+    x = layer.out(mixed).add_(x)
+    gate, up = layer.gate_up(_norm(layer.before_mlp, x)).chunk(2, dim=-1)
+    return layer.down(F.silu(gate, inplace=True).mul_(up)).add_(x)
 
 
 class InferenceDecoder:
@@ -85,14 +82,8 @@ class InferenceDecoder:
 
     def __init__(self, model: SDARModel) -> None:
         self.model = model
-        self._layers = [cast(SDARDecoderLayer, layer) for layer in model.layers]
-        config = model.config
-        self.repeats = config.num_attention_heads // config.num_key_value_heads
-        self._norms: list[Tensor] = []
-        for layer in self._layers:
-            q, k = layer.self_attn.q_norm.weight, layer.self_attn.k_norm.weight
-            rows = (config.num_attention_heads, config.num_key_value_heads)
-            self._norms.append(torch.cat([w.detach().expand(n, -1) for w, n in zip((q, k), rows, strict=True)]))
+        self._layers = [LayerProjections(cast(SDARDecoderLayer, layer)) for layer in model.layers]
+        self.repeats = model.config.num_attention_heads // model.config.num_key_value_heads
         self._tables: tuple[Tensor, Tensor] | None = None
 
     def _rope(self, positions_T: Tensor, longest: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -125,7 +116,7 @@ class InferenceDecoder:
         for index, layer in enumerate(self._layers):
             if index == final and (attention.last is None or attention.asked is not None):
                 break
-            q, k, v = before_attention(layer, x, self._norms[index], cos, sin)
+            q, k, v = before_attention(layer, x, cos, sin)
             cache.write(index, slots, k, v)
             mixed = attention.all.mix(index, q)
             if index == final and picked is not None:
@@ -134,14 +125,12 @@ class InferenceDecoder:
         else:
             return _norm(self.model.norm, x)
         layer = self._layers[final]
-        normed = _norm(layer.input_layernorm, x)
-        cache.write(final, slots, *_keys_and_values(layer.self_attn, normed, cos, sin))
+        normed = _norm(layer.before_attention, x)
+        cache.write(final, slots, *_keys_and_values(layer, normed, cos, sin))
         if attention.last is None or attention.asked is None:
             return None
         asked = attention.asked
-        q = _queries(
-            layer.self_attn, normed.index_select(0, asked), cos.index_select(0, asked), sin.index_select(0, asked)
-        )
+        q = _queries(layer, normed.index_select(0, asked), cos.index_select(0, asked), sin.index_select(0, asked))
         mixed = attention.last.mix(final, q)
         if picked is not None:
             mixed, asked = mixed.index_select(0, picked), asked.index_select(0, picked)
