@@ -95,6 +95,8 @@ def test_impossible_page_ranges_are_usage_errors(tmp_path: Path, spec: str) -> N
     code, _, stderr = call("parse", path, "-o", tmp_path / "out", "--pages", spec)
     assert code == 2
     assert "page range" in stderr
+    # Only of one document can it be said that it has too few.
+    assert ("a.pdf: page range" in stderr) == (spec == "99")
 
 
 @pytest.mark.parametrize(

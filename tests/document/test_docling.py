@@ -65,3 +65,33 @@ def test_doctags() -> None:
     assert text.startswith("<doctag>")
     assert "<title><loc_50><loc_25><loc_450><loc_50>Title</title>" in text
     assert "<ched>h<lcel><nl><fcel>1<fcel>2<nl>" in text
+    # What DocTags have no place for follows its host.
+    assert text.index("<picture>") < text.index(">seen</text>") < text.index("<formula>")
+
+
+def test_a_tables_own_caption_and_its_footnotes_are_in_both() -> None:
+    types = pytest.importorskip("docling_core.types.doc", reason="the extra docling is not installed")
+    regions = (
+        Region("table", (0.1, 0.1, 0.9, 0.3), 0, content="<table><caption>In</caption><tr><td>1</td></tr></table>"),
+        Region("table_footnote", (0.1, 0.31, 0.9, 0.33), 1, content="a: rounded"),
+        Region("text", (0.1, 0.5, 0.9, 0.6), 2, content="After it."),
+    )
+    document = Document("a.pdf", (Page(0, 600, 800, regions),))
+    (table,) = types.DoclingDocument.model_validate_json(docling_json(document)).tables
+    assert (len(table.captions), len(table.footnotes)) == (1, 1)
+    text = doctags(document)
+    assert "In</caption>" in text
+    assert text.index("</otsl>") < text.index(">a: rounded</footnote>") < text.index("After it.")
+
+
+@pytest.mark.parametrize("code", ["print(1)", ""])
+def test_the_caption_of_code_is_in_both(code: str) -> None:
+    types = pytest.importorskip("docling_core.types.doc", reason="the extra docling is not installed")
+    regions = (
+        Region("code", (0.1, 0.1, 0.9, 0.3), 0, content=code),
+        Region("code_caption", (0.1, 0.31, 0.9, 0.33), 1, content="Listing 1"),
+    )
+    document = Document("a.pdf", (Page(0, 600, 800, regions),))
+    read = types.DoclingDocument.model_validate_json(docling_json(document))
+    assert [text.text for text in read.texts if text.text] == [*([code] if code else []), "Listing 1"]
+    assert "Listing 1" in doctags(document)

@@ -216,3 +216,16 @@ def test_overlay_pdf(tmp_path: Path) -> None:
         assert "print(1)" in source.text_layer(0)
     assert write_overlay_pdf(tmp_path / "none.pdf", []) == 0
     assert not (tmp_path / "none.pdf").exists()
+
+
+def test_formulas_in_the_content_list_stand_between_dollars() -> None:
+    regions = (
+        Region("title", (0.1, 0.1, 0.9, 0.2), 0, content="On \\(x^2\\)", level=1),
+        Region("text", (0.1, 0.3, 0.9, 0.4), 1, content="It costs $5 or $6, and \\(a_1\\)."),
+        Region("list", (0.1, 0.5, 0.9, 0.6), 2, content="- \\[b\\]"),
+        Region("equation", (0.1, 0.7, 0.9, 0.8), 3, content="c^2"),
+    )
+    title, text, items, equation = content_list(Document("a.pdf", (Page(0, 600, 800, regions),)))
+    assert (title["text"], text["text"]) == ("On $x^2$", "It costs $5 or $6, and $a_1$.")
+    assert items["list_items"] == ["$b$"]
+    assert equation["text"] == "$$\nc^2\n$$"

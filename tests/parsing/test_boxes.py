@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from parsing_fakes import draw_lines
+from parsing_fakes import draw_lines, font
+from PIL import Image, ImageDraw
 
 from mineru_diffusion.parsing.boxes import Found, fit_to_ink, overlap, resolve
 from mineru_diffusion.parsing.ink import ink_mask
@@ -72,6 +74,26 @@ def test_missed_text_is_found_and_pictures_are_told_from_it() -> None:
     text = next(f for f in found if f.kind == "text")
     assert 850 <= text.box[1] < text.box[3] <= 938
     assert recover(mask, [f.box for f in found]) == []
+
+
+@pytest.mark.parametrize("size", [16, 24, 34])
+@pytest.mark.parametrize("text", ["Text on transparency.", "No. 17", "a well-known sailing association, 1987"])
+def test_a_missed_line_is_a_line_however_small_its_page(text: str, size: int) -> None:
+    for shape in ((90, 700), (200, 700), (1000, 700)):
+        page = Image.new("L", shape[::-1], 255)
+        ImageDraw.Draw(page).text((40, 20), text, fill=0, font=font(size))
+        assert {f.kind for f in recover(ink_mask(page), [])} == {"text"}, shape
+
+
+def test_a_missed_picture_on_a_small_page_stays_a_picture() -> None:
+    for draw in (
+        lambda d: d.rectangle((40, 20, 640, 120), fill=0),  # a banner
+        lambda d: d.ellipse((40, 20, 160, 140), fill=0),
+        lambda d: d.line([(40 + 6 * i, 20 + (i * 37) % 101) for i in range(100)], fill=0, width=3),  # a curve
+    ):
+        page = Image.new("L", (700, 160), 255)
+        draw(ImageDraw.Draw(page))
+        assert kinds(recover(np.asarray(page) < 128, [])) == ["image"]
 
 
 def test_specks_and_broken_rules_are_no_text() -> None:

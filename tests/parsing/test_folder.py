@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -183,6 +184,47 @@ def test_two_runs_write_the_same_bytes_whatever_was_ready_when(run: Run, tmp_pat
     run(paths, out="one", formats=formats)
     run(paths, NumberReader(seconds=0.01), out="two", formats=formats)
     assert tree(tmp_path / "one") == tree(tmp_path / "two")
+
+
+class Company(NumberReader):
+    """Reads as floating-point numbers do: a crop's last digits and passes depend on what was read before it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    def _read(self, request: Request) -> Result:
+        self.asked += 1
+        result = super()._read(request)
+        confidences = tuple(0.9123 + 1e-8 * self.asked for _ in result.tokens)
+        return replace(result, confidences=confidences, nfe=result.nfe + self.asked)
+
+
+def test_what_was_read_beside_a_page_does_not_show(run: Run, tmp_path: Path) -> None:
+    paths = numbered(tmp_path / "in", "a.pdf", "b.pdf", pages=4)
+    run(paths, Company(), out="calm")
+    engine = Company()
+    run(paths, engine, stop=lambda: engine.asked >= 2)
+    (report, *_) = [r for r in run(paths, Company()) if r.status == "ok"]
+    assert report.counters.passes > 0
+    assert tree(tmp_path / "out") == tree(tmp_path / "calm")
+    regions = json.loads((tmp_path / "out/a/a.json").read_text())["pages"][0]["regions"]
+    assert [r["confidence"] for r in regions if r["kind"] == "text"] == [0.9123]
+
+
+def test_files_of_another_reading_do_not_stay_beside_the_new_ones(run: Run, tmp_path: Path) -> None:
+    (path,) = numbered(tmp_path / "in", "a.pdf")
+    written = tmp_path / "out" / "a"
+    run([path], formats=["html", "layout"])
+    (written / "mine.html").write_text("mine")
+    run([path])
+    # They show the same reading.
+    assert {"a.html", "a_layout.pdf"} <= {p.name for p in written.iterdir()}
+    path.write_bytes(number_pdf([9, 8, 7]))
+    run([path], formats=["layout"])
+    names = {p.name for p in written.iterdir()}
+    assert "a.html" not in names
+    assert {"a.md", "a.json", "a_content_list.json", "a_layout.pdf", "mine.html"} <= names
 
 
 @pytest.mark.parametrize("answers", [1, 4, 9])

@@ -7,6 +7,7 @@ from typing import Any
 from mineru_diffusion.document.export_options import ExportOptions
 from mineru_diffusion.document.flow import PAGE_ERROR, Block, flow
 from mineru_diffusion.document.formulas import clean_formula
+from mineru_diffusion.document.inline_math import split_math
 from mineru_diffusion.document.list_text import list_items
 from mineru_diffusion.document.types import FURNITURE, BBox, Document
 
@@ -35,10 +36,10 @@ def _bbox(bbox: BBox) -> list[int]:
 
 def _item(block: Block) -> dict[str, Any]:
     region, content = block.region, block.content
-    captions = [part.region.content for part in block.captions]
-    footnotes = [part.region.content for part in block.footnotes]
+    captions = [_dollars(part.region.content) for part in block.captions]
+    footnotes = [_dollars(part.region.content) for part in block.footnotes]
     if block.kind == "title":
-        return {"type": "text", "text": content, "text_level": max(region.level, 1)}
+        return {"type": "text", "text": _dollars(content), "text_level": max(region.level, 1)}
     if block.kind == "equation":
         text = f"$$\n{clean_formula(content)}\n$$" if content.strip() else ""
         return {"type": "equation", "img_path": region.image_path, "text": text, "text_format": "latex"}
@@ -70,5 +71,10 @@ def _item(block: Block) -> dict[str, Any]:
             "code_body": content,
         }
     if block.kind == "list":
-        return {"type": "list", "sub_type": "text", "list_items": list_items(content)}
-    return {"type": block.kind if block.kind in FURNITURE else "text", "text": content}
+        return {"type": "list", "sub_type": "text", "list_items": [*map(_dollars, list_items(content))]}
+    return {"type": block.kind if block.kind in FURNITURE else "text", "text": _dollars(content)}
+
+
+def _dollars(text: str) -> str:
+    """Running text with its formulas between single dollars, as MinerU's readers look for them."""
+    return "".join(f"${piece}$" if is_math else piece for is_math, piece in split_math(text))

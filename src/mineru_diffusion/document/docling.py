@@ -42,6 +42,10 @@ def document_to_docling(document: Document, options: ExportOptions | None = None
     Raises:
         MissingExtra: docling-core is not installed.
     """
+    return _build(document, options, nested=True)
+
+
+def _build(document: Document, options: ExportOptions | None, *, nested: bool) -> DoclingDocument:
     options = options or ExportOptions()
     require_docling()
     from docling_core.types.doc import DoclingDocument, Size
@@ -49,7 +53,7 @@ def document_to_docling(document: Document, options: ExportOptions | None = None
     made = DoclingDocument(name=Path(document.source).stem or "document")
     for page in document.pages:
         made.add_page(page_no=page.index + 1, size=Size(width=page.width, height=page.height))
-    builder = _Builder(made, {page.index: page for page in document.pages})
+    builder = _Builder(made, {page.index: page for page in document.pages}, nested=nested)
     for block in flow(document, furniture=True, join_tables=options.join_tables):
         if block.kind != PAGE_ERROR:
             builder.add(block)
@@ -62,17 +66,27 @@ def docling_json(document: Document, options: ExportOptions | None = None) -> st
 
 
 def doctags(document: Document, options: ExportOptions | None = None) -> str:
-    """The document in DocTags. Raises MissingExtra."""
-    text: str = document_to_docling(document, options).export_to_doctags()
+    """The document in DocTags. Raises MissingExtra.
+
+    DocTags have no place for footnotes, captions of code and text inside a picture: they follow what they belong to.
+    """
+    text: str = _build(document, options, nested=False).export_to_doctags()
     return text.rstrip("\n") + "\n"
 
 
 class _Builder:
-    """Adds blocks to a `DoclingDocument`."""
+    """Adds blocks to a `DoclingDocument`.
 
-    def __init__(self, made: DoclingDocument, pages: dict[int, Page]) -> None:
+    Args:
+        made: the document.
+        pages: pages by index.
+        nested: what belongs to an item goes below it; otherwise what DocTags do not show there goes behind it.
+    """
+
+    def __init__(self, made: DoclingDocument, pages: dict[int, Page], *, nested: bool) -> None:
         self._made = made
         self._pages = pages
+        self._nested = nested
 
     def add(self, block: Block) -> None:
         from docling_core.types.doc import ContentLayer, DocItemLabel
@@ -89,10 +103,11 @@ class _Builder:
             item = self._made.add_picture(prov=prov)
             if content:
                 # Docling's place for text inside a picture is below it; its exporters show it with `traverse_pictures`.
-                self._add_content(table, content, item, prov)
+                self._add_content(table, content, item if self._nested else None, prov)
         elif block.kind == "table" and table is not None:
-            item = self._made.add_table(_table_data(table), prov=prov)
+            item = self._add_table(table, None, prov)
         elif not content:
+            self._add_captions(block, None)
             return
         elif block.kind == "title":
             level = block.region.level
@@ -119,18 +134,35 @@ class _Builder:
         for label, parts in ((DocItemLabel.CAPTION, block.captions), (DocItemLabel.FOOTNOTE, block.footnotes)):
             for part in parts:
                 prov = self._provenance(part, part.region.content)
-                hosted = hasattr(item, "captions")
+                hosted = hasattr(item, "captions") and (self._nested or self._shows(item, label))
                 made = self._made.add_text(label, part.region.content, prov=prov, parent=item if hosted else None)
                 if hosted:
                     (item.captions if label == DocItemLabel.CAPTION else item.footnotes).append(made.get_ref())
+
+    @staticmethod
+    def _shows(item: Any, label: Any) -> bool:
+        """DocTags show it with the item: captions only, and those of code break docling-core's serializer."""
+        from docling_core.types.doc import CodeItem, DocItemLabel
+
+        return label == DocItemLabel.CAPTION and not isinstance(item, CodeItem)
 
     def _add_content(self, table: Table | None, content: str, parent: Any, prov: Any) -> None:
         from docling_core.types.doc import DocItemLabel
 
         if table is not None:
-            self._made.add_table(_table_data(table), prov=prov, parent=parent)
+            self._add_table(table, parent, prov)
         else:
             self._made.add_text(DocItemLabel.TEXT, content, prov=prov, parent=parent)
+
+    def _add_table(self, table: Table, parent: Any, prov: Any) -> Any:
+        """The table's item; a caption that was read inside the table is its first one."""
+        from docling_core.types.doc import DocItemLabel
+
+        item = self._made.add_table(_table_data(table), prov=prov, parent=parent)
+        if table.caption:
+            made = self._made.add_text(DocItemLabel.CAPTION, table.caption, prov=prov, parent=item)
+            item.captions.append(made.get_ref())
+        return item
 
     def _add_list(self, content: str, block: Block) -> None:
         groups = [self._made.add_list_group()]

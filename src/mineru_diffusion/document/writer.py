@@ -16,8 +16,8 @@ from PIL import Image
 
 from mineru_diffusion.document.document_json import read_document
 from mineru_diffusion.document.export_options import ExportOptions
-from mineru_diffusion.document.exports import DrawnPages, ExportJob, files_of
-from mineru_diffusion.document.manifest import MANIFEST, Manifest
+from mineru_diffusion.document.exports import FORMATS, DrawnPages, ExportJob, files_of
+from mineru_diffusion.document.manifest import MANIFEST, Manifest, read_manifest
 from mineru_diffusion.document.names import collision_key, safe_stem, with_suffix
 from mineru_diffusion.document.staging import Staging, output_error
 from mineru_diffusion.document.types import Document, Page
@@ -170,12 +170,14 @@ class OutputWriter:
             formats: formats besides Markdown and JSON; see `exports.FORMATS`.
             options: how they are written.
             pages: renders the pages once more, for formats that show them; without it, those stay empty.
-            manifest: kept for later runs, with the names of the files filled in.
+            manifest: kept for later runs, with the names of the files filled in. Files of other formats that show
+                an earlier reading are removed.
 
         Raises:
             OutputError: a file cannot be written.
         """
         folder = self.folder_for(document.source)
+        before = read_manifest(folder.directory)
         (folder.directory / MANIFEST).unlink(missing_ok=True)
         job = ExportJob(document, folder.directory, options or ExportOptions(), pages or _no_pages)
         written = []
@@ -186,6 +188,8 @@ class OutputWriter:
         pictures = sorted({r.image_path for page in document.pages for r in page.regions if r.image_path})
         _drop_stale_images(folder, {*pictures})
         if manifest is not None:
+            if before is None or not before.complete or before.parsed != manifest.parsed:
+                _drop_stale_formats(folder, {*written})
             text = replace(manifest, files=(*written, *pictures)).to_json()
             folder.put(folder.directory / MANIFEST, lambda path: path.write_text(text, encoding="utf-8"))
         return folder
@@ -227,6 +231,15 @@ def _take(directory: Path, identity: str) -> bool:
     except OSError as error:
         raise output_error(directory, error) from error
     return True
+
+
+def _drop_stale_formats(folder: OutputFolder, written: set[str]) -> None:
+    """Remove files of formats that were not asked for this time: they show what was read before."""
+    for file in files_of(FORMATS):
+        target = folder.file(file.ending)
+        if target.name not in written:
+            with contextlib.suppress(OSError):
+                target.unlink()
 
 
 def _drop_stale_images(folder: OutputFolder, named: set[str]) -> None:

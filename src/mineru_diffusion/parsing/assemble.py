@@ -40,6 +40,7 @@ _TABLE_CAPTION = re.compile(r"(?:tab(?:le|elle)?\.?|表)\s*[A-Z]?\d+(?:\.\d+)*\s
 _WORD = re.compile(r"[^\W\d_]{3}")
 _LONGEST_CAPTION = 1000
 _FEW_LINES = 2
+_DIGITS = 4
 _EDGE = 0.1
 """Page numbers stand in this part of the page's height at the top or bottom."""
 
@@ -158,9 +159,13 @@ def _with_text(region: Region, text: str) -> Region:
 
 
 def _confidence(results: Sequence[Result]) -> float | None:
-    """Mean over all tokens: long lines count more than short ones."""
+    """Mean over all tokens: long lines count more than short ones.
+
+    Rounded to what means something: which crops share a forward pass changes the last digits, and a run that was
+    stopped and taken up again shares them out differently.
+    """
     values = [c for r in results for c in r.confidences]
-    return sum(values) / len(values) if values else None
+    return round(sum(values) / len(values), _DIGITS) if values else None
 
 
 def _complaints(results: Sequence[Result]) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 from mineru_diffusion.document.inputs import parse_page_range
-from mineru_diffusion.errors import MinerUDiffusionError, SourceError
+from mineru_diffusion.errors import MinerUDiffusionError, SourceError, UsageError
 from mineru_diffusion.parsing.layout_types import LayoutDetector
 from mineru_diffusion.parsing.options import ParseOptions
 from mineru_diffusion.parsing.page_steps import PreparedPage, lay_out, render
@@ -116,6 +116,8 @@ class Preparer:
             try:
                 record.source = open_options(job.path, self._options)
                 left = record.resume(job.known, parse_page_range(self._options.pages, record.source.page_count))
+            except UsageError as error:  # of one document among many
+                record.error = UsageError(f"{job.path}: {error}")
             except MinerUDiffusionError as error:
                 record.error = error
             except Exception as error:  # a damaged file must not take the others with it

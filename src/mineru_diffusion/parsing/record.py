@@ -83,7 +83,8 @@ class Record:
     def document(self, meta: dict[str, Any]) -> Document:
         """The finished document, heading levels assigned over all its pages.
 
-        Nothing in it depends on the order in which pages were finished, nor on how long they took.
+        Nothing in it depends on the order in which pages were finished, on how long they took, or on what was read
+        beside them. Passes do, so they are not told here.
         """
         results = [self.results[index] for index in sorted(self.results)]
         counters = Counters()
@@ -92,10 +93,11 @@ class Record:
             counters.add(result.counters)
             said = (*result.notes, result.page.error) if result.page.error else result.notes
             warnings += [f"page {result.page.index + 1}: {note}" for note in said]
+        counted = {name: value for name, value in asdict(counters).items() if name != "passes"}
         return Document(
             source=str(self.path),
             pages=tuple(running_heads(_with_levels(results))),
-            meta={**meta, "page_count": self.total, "counters": asdict(counters)},
+            meta={**meta, "page_count": self.total, "counters": counted},
             warnings=tuple(warnings),
         )
 

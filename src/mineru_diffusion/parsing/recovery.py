@@ -14,7 +14,7 @@ import numpy as np
 
 from mineru_diffusion.parsing.bands import row_bands, typical_height
 from mineru_diffusion.parsing.boxes import PICTURES, Found, PixelBox, overlap
-from mineru_diffusion.parsing.ink import Mask, inked_columns, inked_rows
+from mineru_diffusion.parsing.ink import Mask, inked_columns, inked_rows, spans
 
 IntBox = tuple[int, int, int, int]
 
@@ -167,12 +167,21 @@ def looks_like_text(mask: Mask) -> bool:
     return 0.08 < density < 0.55 and float(np.median(gaps)) < 1.6 * size
 
 
+def _is_one_line(mask: Mask) -> bool:
+    """Long, of moderate ink, and in as many pieces as letters or words make: a line, however small the page is."""
+    height, width = mask.shape
+    if width < 3 * height or not 0.05 < np.count_nonzero(mask) / mask.size < 0.6:
+        return False
+    pieces = spans(inked_columns(mask))
+    return len(pieces) >= 4 and max(end - start for start, end in pieces) < 4 * height
+
+
 def _is_picture(mask: Mask, page: tuple[int, int]) -> bool:
     """Large and not in lines, or one solid shape far higher than a headline."""
     height, width = mask.shape
     if height < 0.03 * page[0] or width < 0.03 * page[1]:
         return False
-    if looks_like_text(mask):
+    if looks_like_text(mask) or _is_one_line(mask):
         return False
     tallest = max((b.height for b in row_bands(mask)), default=0)
     return tallest > 0.06 * page[0]
