@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 
 from mineru_diffusion.diffusion.unmasking import (
     POLICIES,
-    Agreement,
     BlockStatistics,
     ConfidenceThreshold,
     EntropyBound,
     FixedSchedule,
-    FrechetProfile,
     ParallelFactor,
+    PrefixConfidence,
     UnmaskingPolicy,
     make_policy,
 )
@@ -25,8 +24,7 @@ policies = st.one_of(
     st.integers(1, 40).map(FixedSchedule),
     st.floats(0.01, 50.0).map(ParallelFactor),
     st.floats(0.0, 20.0).map(EntropyBound),
-    st.builds(FrechetProfile, st.floats(0.01, 50.0), st.floats(0.1, 1.0)),
-    st.floats(0.0, 1.0).flatmap(lambda tau: st.floats(0.0, tau).map(lambda low: Agreement(tau, low))),
+    st.builds(PrefixConfidence, st.floats(0.0, 1.0), st.floats(0.0, 1.0)),
 )
 
 
@@ -45,7 +43,6 @@ def blocks(draw: st.DrawFn) -> BlockStatistics:
         masked=table(st.booleans()),
         step=torch.tensor(draw(st.lists(st.integers(0, 40), min_size=rows, max_size=rows))),
         entropy=table(st.integers(0, 20).map(lambda i: i / 5)).float(),
-        streak=table(st.integers(1, 4)),  # type: ignore[arg-type]
     )
 
 
@@ -63,10 +60,7 @@ def test_rows_do_not_influence_each_other(policy: UnmaskingPolicy, block: BlockS
     for row in range(block.masked.shape[0]):
         pick = slice(row, row + 1)
         assert block.entropy is not None
-        assert block.streak is not None
-        alone = BlockStatistics(
-            block.confidence[pick], block.masked[pick], block.step[pick], block.entropy[pick], block.streak[pick]
-        )
+        alone = BlockStatistics(block.confidence[pick], block.masked[pick], block.step[pick], block.entropy[pick])
         assert torch.equal(policy.select(alone), together[pick])
 
 
@@ -114,38 +108,22 @@ def test_parallel_factor_follows_its_inequality() -> None:
         assert ParallelFactor(factor).select(statistics(confidences)).sum() == count
 
 
-def test_profile_follows_its_inequality() -> None:
-    # Doubts 0.01, 0.05, 0.2, 0.5: sums with the last one twice 0.02, 0.11, 0.46, 1.26.
-    confidences = [0.99, 0.95, 0.8, 0.5]
-    for budget, count in ((0.01, 1), (0.1, 1), (0.12, 2), (0.47, 3), (1.0, 3), (1.3, 4)):
-        assert FrechetProfile(budget).select(statistics(confidences)).sum() == count
+def test_prefix_needs_less_confidence_where_the_left_is_settled() -> None:
+    confidences = [0.9, 0.9, 0.96, 0.9, 0.5, 0.97]
+    # The run: 0.9, 0.81, 0.78, 0.70, 0.35; the last one by itself.
+    for joint, run in ((0.95, 0), (0.85, 1), (0.8, 2), (0.75, 3), (0.6, 4), (0.36, 4), (0.3, 6)):
+        expected = [i < run or confidence > 0.95 for i, confidence in enumerate(confidences)]
+        assert PrefixConfidence(0.95, joint).select(statistics(confidences)).tolist() == [expected]
+    decided = statistics(confidences, [False, True, True, True, True, True])
+    assert PrefixConfidence(0.95, 0.85).select(decided).tolist() == [[False, True, True, False, False, True]]
 
 
-@given(st.floats(0.01, 50.0), st.floats(0.0, 1.0), st.integers(1, 33))
-def test_profile_is_the_factor_rule_where_all_are_equal(factor: float, confidence: float, length: int) -> None:
-    block = statistics([confidence] * length)
-    counts = [int(policy.select(block).sum()) for policy in (FrechetProfile(factor), ParallelFactor(factor))]
-    # The two add up in different orders.
-    assert abs(counts[0] - counts[1]) <= 1
-
-
-@given(st.floats(0.01, 50.0), blocks())
-def test_profile_decides_at_least_what_the_factor_rule_does(factor: float, block: BlockStatistics) -> None:
-    assert (FrechetProfile(factor * 1.001).select(block) | ~ParallelFactor(factor).select(block)).all()
-
-
-def test_credit_trusts_what_stays() -> None:
-    block = statistics([0.9, 0.9, 0.9])
-    steady = BlockStatistics(block.confidence, block.masked, block.step, None, torch.tensor([[1, 3, 3]]))
-    assert FrechetProfile(0.1, 0.5).select(steady).tolist() == [[False, True, True]]
-    assert FrechetProfile(0.1).select(steady).sum() == 1
-
-
-def test_agreement_takes_repeated_predictions() -> None:
-    block = statistics([0.96, 0.8, 0.8, 0.5])
-    steady = BlockStatistics(block.confidence, block.masked, block.step, None, torch.tensor([[1, 2, 1, 5]]))
-    assert Agreement(0.95, 0.7).select(steady).tolist() == [[True, True, False, False]]
-    assert Agreement(0.95, 0.7).select(block).tolist() == [[True, False, False, False]]
+@given(st.floats(0.0, 1.0), st.floats(0.0, 1.0), blocks())
+def test_prefix_decides_at_least_what_the_threshold_does(tau: float, joint: float, block: BlockStatistics) -> None:
+    plain, more = ConfidenceThreshold(tau), PrefixConfidence(tau, joint)
+    confident = block.masked & (block.confidence > tau)
+    assert (more.select(block) | ~confident).all()
+    assert torch.equal(PrefixConfidence(tau, 1.0).select(block), plain.select(block))
 
 
 def test_entropy_bound_sums_all_but_the_largest() -> None:
@@ -164,7 +142,6 @@ def test_entropy_bound_sums_all_but_the_largest() -> None:
         (FixedSchedule, 0),
         (ParallelFactor, 0.0),
         (EntropyBound, -1.0),
-        (FrechetProfile, 0.0),
     ],
 )
 def test_parameters_out_of_range(kind: type, bad: float) -> None:
@@ -179,7 +156,7 @@ def test_policies_by_name(name: str) -> None:
 
 
 def test_unknown_policy() -> None:
-    with pytest.raises(ValueError, match="threshold, fixed, factor, entropy, profile, credit, agreement"):
+    with pytest.raises(ValueError, match="threshold, prefix, fixed, factor, entropy"):
         make_policy("best")
 
 

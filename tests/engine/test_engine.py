@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,11 @@ import pytest
 import torch
 from PIL import Image
 
+from mineru_diffusion.diffusion.unmasking import ConfidenceThreshold, PrefixConfidence
 from mineru_diffusion.engine import DecodingParams, Engine, LocalEngine, Request, Result
 from mineru_diffusion.engine.cache import PagedCache
+from mineru_diffusion.engine.requests import new_sequence
+from mineru_diffusion.engine.types import CheckpointProfile
 from mineru_diffusion.errors import EngineError, UsageError
 from tests.tiny import random_checkpoint
 
@@ -273,3 +277,18 @@ def test_cache_runs_out_loudly() -> None:
         cache.allocate()
     cache.release(pages[:1])
     assert cache.allocate() == pages[:1]
+
+
+def test_a_checkpoint_may_have_its_own_policy() -> None:
+    plain = CheckpointProfile()
+    own = replace(plain, policy="prefix")
+
+    def policy(params: DecodingParams, profile: CheckpointProfile) -> object:
+        return new_sequence(0, [1], params, profile, block_length=8, mask_id=5, default_stops=frozenset()).policy
+
+    assert policy(DecodingParams(), plain) == ConfidenceThreshold(0.95)
+    assert policy(DecodingParams(), own) == PrefixConfidence(0.95, 0.7)
+    assert policy(DecodingParams(joint=0.5), own) == PrefixConfidence(0.95, 0.5)
+    # Who names a threshold means the plain one: 1 is one token a step, whatever the checkpoint prefers.
+    assert policy(DecodingParams(threshold=1.0), own) == ConfidenceThreshold(1.0)
+    assert policy(DecodingParams(policy="prefix", threshold=0.9), plain) == PrefixConfidence(0.9, 0.7)

@@ -35,7 +35,7 @@ def parse_command(
     ] = None,
     policy: Annotated[
         str | None,
-        typer.Option(help="threshold, fixed, factor, entropy, profile, credit or agreement. Default: checkpoint's."),
+        typer.Option(help="threshold, prefix, fixed, factor or entropy. Default: checkpoint's."),
     ] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Tokens of one region at most.")] = None,
     formats: Annotated[str, typer.Option("--format", help=FORMATS_HELP)] = "md,json",

@@ -24,15 +24,12 @@ class BlockStatistics:
         masked: True where a position is still undecided [R, B].
         step: denoising steps that each block has had before this one [R] int64.
         entropy: H [R, B] float32, only present for policies with `needs_entropy`.
-        streak: for how many successive steps of its block, this one included, each position's prediction has been the
-            same [R, B] int64; None counts as 1 everywhere.
     """
 
     confidence: Tensor
     masked: Tensor
     step: Tensor
     entropy: Tensor | None = None
-    streak: Tensor | None = None
 
 
 class UnmaskingPolicy(Protocol):
@@ -155,69 +152,34 @@ class EntropyBound:
 
 
 @dataclass(frozen=True)
-class FrechetProfile:
-    """The n most confident positions for the largest n with sum_{i<=n} (1 - c_(i)) + (1 - c_(n)) < f, c sorted
-    downwards. (The idea of Fast-dLLM++, arXiv 2606.02955.) By the Frechet bound the chosen tokens are jointly right
-    with probability at least 1 - sum (1 - c_(i)), and any other combination differs somewhere, so it has at most
-    1 - c_(n): with f = 1 the chosen combination is the most probable one. Where all c are equal this is
-    `ParallelFactor`.
+class PrefixConfidence:
+    """All positions with c > tau; also those of the longest run from the block's left end whose undecided members' c
+    have a product > p; the best one if there is none. (Ours.)
 
-    With `discount` < 1, a position whose prediction has stayed the same for s steps enters with
-    (1 - c) * discount^(s - 1): a prediction that survives while its neighbours are being decided is more trustworthy
-    than its confidence says. (Ours; the observation is that of CreditDecoding, arXiv 2510.06133.)
+    A reader that decides tokens in parallel errs mostly about places: it puts a token behind a gap whose length it does
+    not know. A token whose left is settled has no such doubt, and less confidence is enough for it.
 
     Attributes:
-        budget: f > 0.
-        discount: in (0, 1].
-    """
-
-    budget: float
-    discount: float = 1.0
-    needs_entropy = False
-
-    def __post_init__(self) -> None:
-        if self.budget <= 0:
-            raise ValueError(f"the budget must be positive, not {self.budget}")
-        if not 0 < self.discount <= 1:
-            raise ValueError(f"the discount must lie in (0, 1], not {self.discount}")
-
-    def select(self, block: BlockStatistics) -> Tensor:
-        doubt = 1.0 - block.confidence
-        if self.discount < 1 and block.streak is not None:
-            doubt = doubt * torch.pow(self.discount, (block.streak - 1).clamp_min(0).float())
-        ranked = doubt.masked_fill(~block.masked, torch.inf).sort(dim=-1).values
-        # Both terms grow with n, so the positions that hold the bound are a prefix.
-        count = (ranked.cumsum(dim=-1) + ranked < self.budget).sum(dim=-1)
-        return _best(count, -doubt, block.masked)
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """All positions with c > tau, and those with c > low whose prediction is that of the step before; the best one if
-    there is none. (Tokens that stay the same over successive steps, as in LEAP, arXiv 2605.10980.)
-
-    Attributes:
-        tau: confidence that is enough by itself, in [0, 1].
-        low: confidence that is enough for a repeated prediction, in [0, tau].
+        tau: confidence that is enough anywhere, in [0, 1].
+        joint: p in [0, 1]; 1: `ConfidenceThreshold(tau)`.
     """
 
     tau: float
-    low: float
+    joint: float
     needs_entropy = False
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.low <= self.tau <= 1.0:
-            raise ValueError(f"need 0 <= low <= threshold <= 1, not low {self.low}, threshold {self.tau}")
+        for value in (self.tau, self.joint):
+            if not 0.0 <= value <= 1.0:
+                raise ValueError(f"thresholds must lie in [0, 1], not {value}")
 
     def select(self, block: BlockStatistics) -> Tensor:
-        above = block.confidence > self.tau
-        if block.streak is not None:
-            above |= (block.confidence > self.low) & (block.streak > 1)
-        above &= block.masked
-        return above | (_best(block.step * 0, block.confidence, block.masked) & ~above.any(-1, keepdim=True))
+        run = block.confidence.masked_fill(~block.masked, 1.0).cumprod(dim=-1) > self.joint
+        chosen = block.masked & (run | (block.confidence > self.tau))
+        return chosen | (_best(block.step * 0, block.confidence, block.masked) & ~chosen.any(-1, keepdim=True))
 
 
-POLICIES = ("threshold", "fixed", "factor", "entropy", "profile", "credit", "agreement")
+POLICIES = ("threshold", "prefix", "fixed", "factor", "entropy")
 
 
 def make_policy(
@@ -227,8 +189,7 @@ def make_policy(
     steps: int | None = None,
     factor: float | None = None,
     gamma: float | None = None,
-    low: float | None = None,
-    discount: float | None = None,
+    joint: float | None = None,
     block_length: int = 32,
 ) -> UnmaskingPolicy:
     """A policy by name; parameters that are None take a middle value.
@@ -238,15 +199,12 @@ def make_policy(
     """
     if name == "threshold":
         return ConfidenceThreshold(threshold)
+    if name == "prefix":
+        return PrefixConfidence(threshold, 0.7 if joint is None else joint)
     if name == "fixed":
         return FixedSchedule(block_length if steps is None else steps)
     if name == "factor":
         return ParallelFactor(1.0 if factor is None else factor)
     if name == "entropy":
         return EntropyBound(0.1 if gamma is None else gamma)
-    if name in ("profile", "credit"):
-        default = 1.0 if name == "profile" else 0.5
-        return FrechetProfile(1.0 if factor is None else factor, default if discount is None else discount)
-    if name == "agreement":
-        return Agreement(threshold, min(threshold, 0.7 if low is None else low))
     raise ValueError(f"unknown unmasking policy {name!r}; known: {', '.join(POLICIES)}")

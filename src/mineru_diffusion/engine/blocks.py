@@ -29,9 +29,6 @@ class BlockTable:
         self.decided = np.zeros(shape, dtype=bool)
         self.confidence = np.zeros(shape, dtype=np.float32)
         self.step = np.zeros(shape, dtype=np.int64)
-        # The predictions of the last step at each position, and for how many steps they have been the same.
-        self.predicted = np.zeros(shape, dtype=np.int64)
-        self.streak = np.zeros(shape, dtype=np.int64)
         self.total_steps = np.zeros(0, dtype=np.int64)
         self.steps_in_block = np.zeros(0, dtype=np.int64)
         self.limit = np.zeros(0, dtype=np.int64)
@@ -63,12 +60,6 @@ class BlockTable:
             behind = np.logical_or.accumulate(decided & self._stopping(rows), axis=1)
             masked &= ~(behind & self.skip[rows][:, None])
         return masked
-
-    def predict(self, rows: NDArray[np.int64], tokens_RB: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Note this step's predictions; returns for how many successive steps each has been the same [R, B]."""
-        streak = np.where(tokens_RB == self.predicted[rows], self.streak[rows] + 1, 1)
-        self.predicted[rows], self.streak[rows] = tokens_RB, streak
-        return streak
 
     def decide(
         self,
@@ -121,7 +112,6 @@ class BlockTable:
         row = sequence.row
         self.ids[row] = self.mask_id
         self.decided[row] = False
-        self.predicted[row] = -1
         self.steps_in_block[row] = 0
         self.taken[row] = len(sequence.tokens)
 

@@ -189,7 +189,6 @@ class DecodingLoop:
             confidence_RB = _spread(prediction.confidence, masked_RB)
             entropy_RB = None if prediction.entropy is None else _spread(prediction.entropy, masked_RB)
         with self.stats.timed("decide"), record_function("decide"):
-            streak_RB = self.blocks.predict(rows, tokens_RB)
             step_R = self.blocks.steps_in_block[rows]
             groups: dict[UnmaskingPolicy, list[int]] = defaultdict(list)
             for number, sequence in enumerate(asking):
@@ -201,7 +200,6 @@ class DecodingLoop:
                     masked=torch.from_numpy(masked_RB[at]),
                     step=torch.from_numpy(step_R[at]),
                     entropy=None if entropy_RB is None else torch.from_numpy(entropy_RB[at]),
-                    streak=torch.from_numpy(streak_RB[at]),
                 )
                 chosen_RB[at] = policy.select(statistics).numpy()
             self.stats.decided += int(chosen_RB.sum())

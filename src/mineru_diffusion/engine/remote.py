@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 RETRIED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 30.0
+_USUAL = frozenset({"temperature", "seed", "max_tokens", "stop_ids", "skip_after_stop"})
+OWN_PARAMS = tuple(f.name for f in fields(DecodingParams) if f.name not in _USUAL)
+"""Fields of `DecodingParams` that our own server takes by the same names: what decides how blocks are unmasked."""
 _END = "<|im_end|>"
 Value = TypeVar("Value")
 
@@ -318,8 +321,7 @@ def _sampling(params: DecodingParams) -> dict[str, Any]:
 
 def _own_fields(params: DecodingParams) -> dict[str, Any]:
     """Fields that only our server knows. The crops are cut already: it must not cut them again."""
-    names = ("policy", "threshold", "steps", "factor", "gamma", "repetition_guard")
-    return {"as_is": True, **{name: v for name in names if (v := getattr(params, name)) is not None}}
+    return {"as_is": True, **{name: v for name in OWN_PARAMS if (v := getattr(params, name)) is not None}}
 
 
 def _result(reply: dict[str, Any]) -> Result:

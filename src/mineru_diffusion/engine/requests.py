@@ -49,13 +49,12 @@ def new_sequence(
         raise UsageError(f"the temperature must not be negative, not {params.temperature}")
     try:
         policy = make_policy(
-            params.policy or "threshold",
+            params.policy or ("threshold" if params.threshold is not None else profile.policy),
             threshold=profile.threshold if params.threshold is None else params.threshold,
             steps=params.steps,
             factor=params.factor,
             gamma=params.gamma,
-            low=params.low,
-            discount=params.discount,
+            joint=params.joint,
             block_length=block_length,
         )
     except ValueError as error:

@@ -9,7 +9,7 @@ from typing import Literal, Protocol, runtime_checkable
 from PIL import Image
 
 Task = Literal["text", "table", "formula", "layout"]
-Policy = Literal["threshold", "fixed", "factor", "entropy", "profile", "credit", "agreement"]
+Policy = Literal["threshold", "prefix", "fixed", "factor", "entropy"]
 FinishReason = Literal["stop", "length", "repetition", "cancelled", "error"]
 
 
@@ -18,14 +18,13 @@ class DecodingParams:
     """How one request is decoded. `None` means: what the checkpoint says.
 
     Attributes:
-        policy: unmasking policy: `threshold`, `fixed`, `factor`, `entropy`, `profile`, `credit` or
-            `agreement`.
-        threshold: confidence above which a masked position is decided (`threshold` and `agreement` policies).
+        policy: unmasking policy: `threshold`, `prefix`, `fixed`, `factor` or `entropy`. None: `threshold` if a
+            threshold is given, else the checkpoint's own.
+        threshold: confidence above which a masked position is decided (`threshold` and `prefix` policies).
         steps: denoising steps a block (`fixed` policy).
-        factor: f of the `factor`, `profile` and `credit` policies.
+        factor: f of the `factor` policy.
         gamma: entropy budget in nats of the `entropy` policy.
-        low: confidence above which a prediction that was made twice is decided (`agreement` policy).
-        discount: weight of the doubt about a prediction for each further step that it stayed (`credit` policy).
+        joint: of the `prefix` policy: joint confidence that is enough for a run from the block's left end.
         temperature: 0 is greedy; above 0 samples, with `seed`.
         seed: seed of this request's own random stream.
         max_tokens: tokens to generate at most, honoured exactly.
@@ -39,8 +38,7 @@ class DecodingParams:
     steps: int | None = None
     factor: float | None = None
     gamma: float | None = None
-    low: float | None = None
-    discount: float | None = None
+    joint: float | None = None
     temperature: float = 0.0
     seed: int = 0
     max_tokens: int | None = None
@@ -113,6 +111,7 @@ class CheckpointProfile:
     Attributes:
         block_length: tokens denoised together.
         threshold: default confidence threshold.
+        policy: default unmasking policy.
         tasks: what the checkpoint can do.
         text_unit: `region` if it reads whole paragraphs, `line` if it reads single lines.
         line_height: height in pixels that a line crop is scaled to (`text_unit` = `line` only), else 0.
@@ -128,6 +127,7 @@ class CheckpointProfile:
 
     block_length: int = 32
     threshold: float = 0.95
+    policy: Policy = "threshold"
     tasks: tuple[str, ...] = ("text", "table", "formula", "layout")
     text_unit: Literal["region", "line"] = "region"
     line_height: int = 0

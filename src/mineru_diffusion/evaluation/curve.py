@@ -27,9 +27,7 @@ KEPT = (0.999, 0.99)
 PARAMETERS = {
     "threshold": "threshold",
     "factor": "factor",
-    "profile": "factor",
-    "credit": "factor",
-    "agreement": "low",
+    "prefix": "joint",
     "entropy": "gamma",
     "fixed": "steps",
 }
@@ -38,9 +36,7 @@ PARAMETERS = {
 DEFAULT_SWEEPS: dict[str, tuple[float, ...]] = {
     "threshold": (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995),
     "factor": (0.05, 0.1, 0.2, 0.5, 1.0, 2.0),
-    "profile": (0.05, 0.1, 0.2, 0.5, 1.0, 2.0),
-    "credit": (0.05, 0.1, 0.2, 0.5, 1.0, 2.0),
-    "agreement": (0.3, 0.5, 0.7, 0.8, 0.9),
+    "prefix": (0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
     "entropy": (0.01, 0.03, 0.1, 0.3, 1.0, 3.0),
     "fixed": (4, 8, 16),
 }

@@ -8,7 +8,7 @@ from mineru_diffusion.document.source_types import DEFAULT_MAX_IMAGE_PIXELS
 from mineru_diffusion.engine.types import DecodingParams
 from mineru_diffusion.errors import UsageError
 
-POLICIES = ("threshold", "fixed", "factor", "entropy", "profile", "credit", "agreement")
+POLICIES = ("threshold", "prefix", "fixed", "factor", "entropy")
 
 
 @dataclass(frozen=True)
