@@ -15,6 +15,7 @@ COPY constraints.txt ./
 # hadolint ignore=DL3013
 RUN pip install --index-url "${TORCH_INDEX}" --constraint constraints.txt torch
 COPY pyproject.toml README.md LICENSE ./
+COPY examples/report.pdf ./examples/
 COPY src ./src
 RUN pip install --constraint constraints.txt '.[serve]'
 

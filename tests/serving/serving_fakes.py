@@ -64,6 +64,8 @@ class FakeEngine:
     def submit(self, request: Request) -> int:
         if request.params.policy == "fixed" and request.params.steps is None:
             raise UsageError("the fixed policy needs a number of steps")
+        if request.prompt == "odd":
+            raise TypeError("nobody foresaw this")
         request_id = next(self._ids)
         self.submitted.append(request)
         if request.prompt is not None and "<|image_pad|>" in request.prompt:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import pytest
 
-from mineru_diffusion.engine.types import CheckpointProfile, Request, Result
+from mineru_diffusion.document.otsl import parse_otsl
+from mineru_diffusion.engine.remote import OWN_PARAMS
+from mineru_diffusion.engine.types import CheckpointProfile, DecodingParams, Policy, Request, Result
+from mineru_diffusion.serving.chat_types import ChatRequest
 
 from .serving_fakes import FakeEngine, chat, data_uri, held, inside, png, running, sent, until
 
@@ -117,6 +121,26 @@ def test_extension_fields_reach_the_engine(client: httpx.Client, engine: FakeEng
         0.4,
         11,
     )
+    own = {f.name for f in fields(DecodingParams)} - {
+        "temperature",
+        "seed",
+        "max_tokens",
+        "stop_ids",
+        "skip_after_stop",
+    }
+    assert set(OWN_PARAMS) == own <= set(ChatRequest.model_fields)
+    values: dict[str, Any] = {
+        "policy": "fixed",
+        "repetition_guard": False,
+        "steps": 3,
+        **dict.fromkeys(("threshold", "factor"), 0.5),
+    }
+    values |= dict.fromkeys(("gamma", "joint"), 0.25)
+    for body in (chat(**values), chat(vllm_xargs=values)):
+        client.post(PATH, json=body)
+        assert {name: getattr(engine.submitted[-1].params, name) for name in OWN_PARAMS} == values
+    for policy in get_args(Policy):
+        assert client.post(PATH, json=chat(policy=policy, steps=2)).status_code == 200
     client.post(PATH, json=chat(vllm_xargs={"threshold": 0.6, "no_repeat_ngram_size": 100}))
     assert engine.submitted[-1].params.threshold == 0.6
     client.post(PATH, json=chat(temperature=0.8, top_k=1))
@@ -165,6 +189,11 @@ def test_stop_texts_end_the_answer(client: httpx.Client, engine: FakeEngine, str
         ({"policy": "fixed"}, None),
         ({"block_length": 7}, "block_length"),
         ({"stop": ["a"] * 17}, "stop"),
+        ({"stop": 5}, "stop"),
+        ({"stop": "\ud800"}, "stop"),
+        ({"messages": [{"role": "user", "content": "\udfff"}]}, "messages"),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": "a\ud83d"}]}]}, "messages"),
+        ({"messages": [{"role": "system", "content": "\ud800"}, {"role": "user", "content": "x"}]}, "messages"),
         ({"messages": []}, "messages"),
         ({"messages": "read this"}, "messages"),
         ({"messages": [{"role": "user", "content": ""}]}, "messages"),
@@ -173,7 +202,8 @@ def test_stop_texts_end_the_answer(client: httpx.Client, engine: FakeEngine, str
     ],
 )
 def test_wrong_values_are_named(client: httpx.Client, more: dict[str, Any], param: str | None) -> None:
-    answer = client.post(PATH, json=chat(**more))
+    content = json.dumps(chat(**more)).encode()  # httpx would refuse to write half a character
+    answer = client.post(PATH, content=content, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400
     error = answer.json()["error"]
     assert set(error) == {"message", "type", "param", "code"}
@@ -229,6 +259,19 @@ def test_an_engine_that_keeps_failing_is_unhealthy(tmp_path: Path) -> None:
         assert client.post(PATH, json=chat()).status_code == 200
         assert client.get("/health").status_code == 200
     assert engine.closed
+
+
+def test_an_odd_request_costs_the_others_nothing(tmp_path: Path) -> None:
+    engine = FakeEngine(reply, pause=0.01)
+    with running(engine, tmp_path) as client:
+        with sent(client, PATH, chat("forever")):
+            until(lambda: engine.cache_pages[0] == 1)
+            answer = client.post(PATH, json=chat("odd"))
+            assert answer.status_code == 500
+            assert "nobody" not in answer.text
+            assert engine.cache_pages[0] == 1
+        until(lambda: inside(client) == 0)
+        assert client.get("/health").status_code == 200
 
 
 def test_a_full_queue_says_when_to_come_back(tmp_path: Path) -> None:
@@ -307,6 +350,17 @@ def test_a_line_reader_gets_lines_and_layouts(tmp_path: Path) -> None:
         before = len(engine.submitted)
         client.post(PATH, json=chat(url=uri, as_is=True))
         assert len(engine.submitted) == before + 1
+        table = client.post(PATH, json=chat("\nTable Recognition:", uri)).json()["choices"][0]
+        grid = parse_otsl(table["message"]["content"])
+        assert grid is not None
+        assert {cell.text.split()[0] for cell in grid.cells} == {"line"}
+        for limit in (1, 9, 30):  # a line has four tokens
+            for answer in (client.post(PATH, json=chat(url=uri, max_tokens=limit)).json(),):
+                assert answer["usage"]["completion_tokens"] == limit
+                assert answer["choices"][0]["finish_reason"] == "length"
+        assert client.post(PATH, json=chat(url=uri, max_tokens=9)).json()["choices"][0]["message"][
+            "content"
+        ].split() == ["line", "line", "l"]
 
 
 def test_numbers_for_prometheus(client: httpx.Client) -> None:

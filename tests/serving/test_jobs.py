@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,9 @@ from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFont
 
 from mineru_diffusion.engine.types import CheckpointProfile
-from mineru_diffusion.serving.job_store import JobOptions, JobStore, safe_file_name
+from mineru_diffusion.errors import UsageError
+from mineru_diffusion.serving import documents
+from mineru_diffusion.serving.job_store import Job, JobOptions, JobStore, safe_file_name
 
 from .serving_fakes import FakeEngine, running, until
 
@@ -107,6 +110,7 @@ def test_parse_in_other_forms(client: httpx.Client, data: Path) -> None:
         ({"threshold": "2"}, 400),
         ({"policy": "best"}, 400),
         ({"max_tokens": "0"}, 400),
+        ({"max_tokens": "999999"}, 400),
         ({"formats": "docx"}, 400),
         ({"output": "docx"}, 400),
     ],
@@ -114,7 +118,9 @@ def test_parse_in_other_forms(client: httpx.Client, data: Path) -> None:
 def test_wrong_options(client: httpx.Client, fields: dict[str, str], status: int) -> None:
     answer = client.post("/v1/parse", files=upload(), data=fields)
     assert answer.status_code == status
-    assert answer.json()["error"]["message"]
+    error = answer.json()["error"]
+    assert error["message"]
+    assert error["param"] == (None if status == 422 else next(iter(fields)))
 
 
 @pytest.mark.parametrize(
@@ -285,7 +291,37 @@ def test_tasks_answer_like_mineru(client: httpx.Client) -> None:
     until(lambda: client.get(bad["status_url"]).json()["status"] == "failed")
     assert client.get(bad["result_url"]).status_code == 409
     assert client.post("/file_parse", files=[("files", ("bad.pdf", b"nothing"))]).status_code == 409
-    assert client.post("/file_parse", data=form).status_code == 400
+    missing = client.post("/file_parse", files=[("other", ("a.pdf", b""))])
+    assert (missing.status_code, missing.json()["error"]["param"]) == (400, "files")
+
+
+def test_two_servers_do_not_share_a_folder(tmp_path: Path) -> None:
+    first = JobStore(tmp_path)
+    with pytest.raises(UsageError, match="data-dir"):
+        JobStore(tmp_path)
+    first.close()
+    JobStore(tmp_path).close()
+
+
+@pytest.mark.parametrize("output", ["json", "zip"])
+def test_nothing_is_left_of_an_answer_that_nobody_reads(
+    tmp_path: Path, output: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def large_zip(store: JobStore, job: Job) -> Path:
+        path = store.folder(job.id) / "large.zip"
+        path.write_bytes(bytes(20_000_000))
+        return path
+
+    monkeypatch.setattr(documents, "json_result", lambda *_, **__: {"markdown": "x" * 20_000_000})
+    monkeypatch.setattr(documents, "zip_result", large_zip)
+    with running(FakeEngine(profile=LINES), tmp_path, transfer_timeout=0.5) as client:
+        form = httpx.Request("POST", client.base_url, files=upload(data=pdf(1)), data={"output": output})
+        head = "".join(f"{name}: {value}\r\n" for name, value in form.headers.items())
+        address = (client.base_url.host, client.base_url.port or 80)
+        with socket.create_connection(address, timeout=300) as connection:
+            connection.sendall(f"POST /v1/parse HTTP/1.1\r\n{head}\r\n".encode() + form.read())
+            until(lambda: 'route="/v1/parse"' in client.get("/metrics").text)
+        until(lambda: no_files(tmp_path), 5)
 
 
 def test_broken_job_files_are_removed_at_the_start(tmp_path: Path) -> None:
@@ -296,6 +332,7 @@ def test_broken_job_files_are_removed_at_the_start(tmp_path: Path) -> None:
     store.save(sync)
     broken = store.new("job", JobOptions(), ["a.pdf"])
     (store.folder(broken.id) / "job.json").write_text("{")
+    store.close()
     loaded = list(JobStore(tmp_path).load())
     assert loaded == [whole]
     assert [p.name for p in (tmp_path / "jobs").iterdir()] == [whole.id]

@@ -19,6 +19,7 @@ from mineru_diffusion.serving.settings import ServerSettings
 from .serving_fakes import FakeEngine, chat, data_uri, inside, png, running, sent, until
 
 PATH = "/v1/chat/completions"
+JSON = "application/json"
 KIB = 1024
 
 
@@ -101,7 +102,21 @@ def test_a_body_that_does_not_come_is_408(client: httpx.Client) -> None:
 def test_malformed_json_is_400(client: httpx.Client, content: bytes) -> None:
     answer = client.post(PATH, content=content, headers={"content-type": "application/json"})
     assert answer.status_code == 400
-    assert message(answer)
+    said = message(answer)
+    assert "body" in said or "messages" in said
+    assert not (answer.json()["error"]["param"] or "").isdecimal()
+
+
+@pytest.mark.parametrize("kind", ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", JSON])
+@pytest.mark.parametrize("path", [PATH, "/v1/parse", "/v1/jobs", "/file_parse", "/tasks"])
+def test_other_kinds_of_bodies_are_415(client: httpx.Client, path: str, kind: str) -> None:
+    if kind == (JSON if path == PATH else "multipart/form-data"):
+        return
+    kind = kind.replace("multipart/form-data", "multipart/form-data; boundary=b")
+    content = b"--b--\r\n" if "boundary" in kind else b'{"file": "x"}'
+    answer = client.post(path, content=content, headers={"Content-Type": kind})
+    assert answer.status_code == 415
+    assert (JSON if path == PATH else "multipart/form-data") in message(answer)
 
 
 @pytest.mark.parametrize(
@@ -156,6 +171,14 @@ def test_browsers_of_other_origins_get_nothing(client: httpx.Client, tmp_path: P
         assert "access-control-allow-origin" not in other.get("/health", headers=origin).headers
         allowed = other.get("/health", headers={"Origin": "https://here.example"})
         assert allowed.headers["access-control-allow-origin"] == "https://here.example"
+        asked = {
+            "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "authorization, x-stainless-os",
+        }
+        assert other.options(PATH, headers={"Origin": "https://here.example", **asked}).status_code == 200
+        refused = other.options(PATH, headers={**origin, **asked})
+        assert refused.status_code == 400
+        assert "access-control-allow-origin" not in refused.headers
 
 
 def test_a_client_that_does_not_read_is_dropped(tmp_path: Path) -> None:

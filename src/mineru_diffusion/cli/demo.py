@@ -13,7 +13,7 @@ from mineru_diffusion.cli.app import DEVICE_HELP, DTYPE_HELP, MODEL_HELP, app, e
 @app.command("demo")
 def demo_command(
     host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 for all.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port.", min=1, max=65535)] = 7860,
+    port: Annotated[int, typer.Option(help="Port; 0 takes any free one.", min=0, max=65535)] = 7860,
     model: Annotated[Path | None, typer.Option(help=MODEL_HELP)] = None,
     twin: Annotated[
         Path | None,
@@ -44,6 +44,7 @@ def demo_command(
         from mineru_diffusion.demo.readers import Readers
         from mineru_diffusion.demo.settings import MIB, DemoSettings, example_files
         from mineru_diffusion.engine import load_engine
+        from mineru_diffusion.serving.listening import listen, url_of
 
         settings = DemoSettings(
             max_upload_bytes=max_upload_mib * MIB,
@@ -56,9 +57,12 @@ def demo_command(
             examples=example_files(),
         )
         other = twin or (packaged_twin() if model is None else None)
-        readers = Readers(
-            load_engine(model, device=device, dtype=dtype),
-            load_engine(other, device=device, dtype=dtype) if other is not None else None,
-        )
-        typer.echo(f"the demo is at http://{'localhost' if host in ('127.0.0.1', '0.0.0.0') else host}:{port}")
-        run_demo(readers, settings, host=host, port=port)
+        with listen(host, port) as listening:
+            readers = Readers(
+                load_engine(model, device=device, dtype=dtype),
+                load_engine(other, device=device, dtype=dtype) if other is not None else None,
+            )
+            local = host in ("127.0.0.1", "0.0.0.0", "::", "::1")
+            shown = f"http://localhost:{listening.getsockname()[1]}" if local else url_of(listening)
+            typer.echo(f"the demo is at {shown}")
+            run_demo(readers, settings, listening)

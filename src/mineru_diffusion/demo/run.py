@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -28,6 +29,7 @@ from mineru_diffusion.demo.handlers import Handlers
 from mineru_diffusion.demo.readers import Readers
 from mineru_diffusion.demo.sessions import Sessions
 from mineru_diffusion.demo.settings import DemoSettings
+from mineru_diffusion.serving.listening import end_in_order
 
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
@@ -35,6 +37,9 @@ POLICY = (
     "frame-src 'self'; object-src 'none'; base-uri 'self'"
 )
 """Content security policy: nothing from any other host. Gradio's own templates need inline scripts and eval."""
+
+SHUTDOWN_SECONDS = 5
+"""Time for answers on their way when the demo is told to stop: a page holds a stream for as long as it is open."""
 
 SWEEP_EVERY = 60.0
 """Seconds between two looks for documents whose time is over."""
@@ -102,13 +107,23 @@ async def _sweep(sessions: Sessions) -> None:
         await run_in_threadpool(sessions.sweep)
 
 
-def run_demo(readers: Readers, settings: DemoSettings, *, host: str, port: int) -> None:
-    """Serve until interrupted; whatever visitors left is removed at the end."""
+def run_demo(readers: Readers, settings: DemoSettings, listening: socket.socket) -> None:
+    """Serve until told to stop (SIGTERM or Ctrl-C); whatever visitors left is removed at the end.
+
+    Args:
+        readers: closed at the end.
+        settings: limits.
+        listening: the bound socket.
+    """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     with tempfile.TemporaryDirectory(prefix="mineru-demo-") as folder:
         try:
             app = create_app(readers, settings, Path(folder))
-            uvicorn.run(app, host=host, port=port, log_level="warning")
+            end_in_order()
+            config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=SHUTDOWN_SECONDS)
+            uvicorn.Server(config).run(sockets=[listening])
+        except KeyboardInterrupt:
+            pass  # uvicorn raises it again when it is done
         finally:
             readers.close()

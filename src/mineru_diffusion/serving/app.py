@@ -66,7 +66,8 @@ def create_app(engine: ServedEngine, settings: ServerSettings | None = None) -> 
             guarded,
             allow_origins=list(settings.cors_origins),
             allow_methods=["GET", "POST", "DELETE"],
-            allow_headers=["Authorization", "Content-Type", "X-Request-Id"],
+            # Browser clients send headers about themselves; without cookies there is nothing to protect here.
+            allow_headers=["*"],
             expose_headers=["X-Request-Id", "Retry-After"],
         )
     return RequestLog(guarded, metrics.request)
@@ -123,9 +124,12 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
     """400 with the first field at fault; what was sent is not repeated."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
+    said = str(first["msg"]).removeprefix("Value error, ")
     where = [str(part) for part in first["loc"] if part not in ("body", "query", "path")]
+    if first["type"] == "json_invalid":
+        where, said = [], f"no JSON: {first['ctx']['error']} at character {where[0]}"
     param = ".".join(where) or None
-    message = f"{param}: {first['msg']}" if param else str(first["msg"])
+    message = f"{param or 'the body'}: {said}"
     return ApiError(400, message, param=param, code=str(first["type"])).response()
 
 

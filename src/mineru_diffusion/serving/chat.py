@@ -8,10 +8,11 @@ from dataclasses import asdict
 from typing import Any
 
 import anyio.to_thread
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 from PIL import Image
 
+from mineru_diffusion.engine.remote import OWN_PARAMS
 from mineru_diffusion.engine.types import DecodingParams
 from mineru_diffusion.serving.answers import DONE, Completion, server_event
 from mineru_diffusion.serving.chat_types import ChatRequest
@@ -19,8 +20,9 @@ from mineru_diffusion.serving.disconnect import EventStream, or_disconnect
 from mineru_diffusion.serving.errors import ApiError, bad_request
 from mineru_diffusion.serving.exchange import Exchange
 from mineru_diffusion.serving.images import decode_data_uri, decode_image, image_pixels
+from mineru_diffusion.serving.media import json_only
 from mineru_diffusion.serving.reading import Reading, plan_reading
-from mineru_diffusion.serving.state import ServerState, state_of
+from mineru_diffusion.serving.state import ServerState, check_limit, state_of
 
 router = APIRouter()
 
@@ -61,7 +63,7 @@ def _card(state: ServerState) -> dict[str, Any]:
     }
 
 
-@router.post("/v1/chat/completions", response_model=None)
+@router.post("/v1/chat/completions", response_model=None, dependencies=[Depends(json_only)])
 async def chat_completions(request: Request, body: ChatRequest) -> Response:
     """Transcribe the image of the user's turn. One image, one answer."""
     state = state_of(request)
@@ -217,10 +219,7 @@ def _check(body: ChatRequest, state: ServerState) -> None:
             raise bad_request(f"{name} is not supported: {NOT_HERE[name]}", name, "unsupported_parameter")
     if body.stream_options is not None and not body.stream:
         raise bad_request("stream_options needs stream: true", "stream_options")
-    if body.limit is not None and body.limit > state.settings.max_tokens:
-        raise bad_request(
-            f"max_tokens may be {state.settings.max_tokens} at most, not {body.limit}", "max_tokens", "limit_exceeded"
-        )
+    check_limit(body.limit, state)
     block = state.worker.profile.block_length
     if body.block_length not in (None, block):
         raise bad_request(f"this server decodes in blocks of {block}, not {body.block_length}", "block_length")
@@ -230,13 +229,8 @@ def _params(body: ChatRequest) -> DecodingParams:
     """How to decode. Greedy unless asked otherwise: transcription has one right answer."""
     greedy = body.top_k == 1 or not body.temperature
     return DecodingParams(
-        policy=body.policy,
-        threshold=body.threshold,
-        steps=body.steps,
-        factor=body.factor,
-        gamma=body.gamma,
         temperature=0.0 if greedy else body.temperature or 0.0,
         seed=body.seed or 0,
         max_tokens=body.limit,
-        repetition_guard=body.repetition_guard is not False,
+        **{name: given for name in OWN_PARAMS if (given := getattr(body, name)) is not None},
     )

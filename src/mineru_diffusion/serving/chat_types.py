@@ -8,16 +8,29 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from mineru_diffusion.engine.remote import OWN_PARAMS
+from mineru_diffusion.engine.types import Policy
 
 Scalar = str | int | float | bool | None
+
+
+def _whole(text: str) -> str:
+    """JSON can spell half of a surrogate pair, which no tokenizer and no answer can write."""
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise ValueError("half of a surrogate pair is no text")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_whole)]
 
 
 class TextPart(BaseModel):
     """A text part of a message."""
 
     type: Literal["text"]
-    text: str
+    text: Text
 
 
 class ImageUrl(BaseModel):
@@ -31,11 +44,12 @@ class ImagePart(BaseModel):
     """An image part of a message."""
 
     type: Literal["image_url"]
-    image_url: ImageUrl | str
-
-    @property
-    def url(self) -> str:
-        return self.image_url if isinstance(self.image_url, str) else self.image_url.url
+    image_url: Annotated[
+        ImageUrl,
+        BeforeValidator(
+            lambda given: {"url": given} if isinstance(given, str) else given, json_schema_input_type=ImageUrl | str
+        ),
+    ]
 
 
 Part = Annotated[TextPart | ImagePart, Field(discriminator="type")]
@@ -45,19 +59,21 @@ class Message(BaseModel):
     """One turn."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[Part] | None = None
+    content: Annotated[
+        list[Part] | None,
+        BeforeValidator(
+            lambda given: [{"type": "text", "text": given}] if isinstance(given, str) else given,
+            json_schema_input_type=str | list[Part] | None,
+        ),
+    ] = None
 
     def texts(self) -> list[str]:
         """All of its texts, in order."""
-        if isinstance(self.content, str):
-            return [self.content]
         return [part.text for part in self.content or () if isinstance(part, TextPart)]
 
     def image_urls(self) -> list[str]:
         """All of its images, in order."""
-        if isinstance(self.content, str):
-            return []
-        return [part.url for part in self.content or () if isinstance(part, ImagePart)]
+        return [part.image_url.url for part in self.content or () if isinstance(part, ImagePart)]
 
 
 class StreamOptions(BaseModel):
@@ -76,8 +92,8 @@ class ResponseFormat(BaseModel):
 class ChatRequest(BaseModel):
     """Body of `POST /v1/chat/completions`.
 
-    `threshold`, `policy`, `steps`, `factor`, `gamma`, `block_length`, `repetition_guard` and `as_is` are this server's
-    own; they may also stand in `vllm_xargs`, for clients that pass extra arguments only there.
+    The fields of `OWN_FIELDS` are this server's own; they may also stand in `vllm_xargs`, for clients that pass extra
+    arguments only there.
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -93,7 +109,13 @@ class ChatRequest(BaseModel):
     repetition_penalty: Annotated[float | None, Field(gt=0, le=10)] = None
     max_tokens: Annotated[int | None, Field(ge=1)] = None
     max_completion_tokens: Annotated[int | None, Field(ge=1)] = None
-    stop: str | Annotated[list[str], Field(max_length=16)] | None = None
+    stop: Annotated[
+        list[Text] | None,
+        Field(max_length=16),
+        BeforeValidator(
+            lambda given: [given] if isinstance(given, str) else given, json_schema_input_type=str | list[str] | None
+        ),
+    ] = None
     seed: Annotated[int | None, Field(ge=-(2**63), lt=2**63)] = None
     n: int | None = None
     stream: bool | None = None
@@ -106,10 +128,11 @@ class ChatRequest(BaseModel):
     tools: list[Any] | None = None
 
     threshold: Annotated[float | None, Field(gt=0, le=1)] = None
-    policy: Literal["threshold", "fixed", "factor", "entropy"] | None = None
+    policy: Policy | None = None
     steps: Annotated[int | None, Field(ge=1)] = None
     factor: Annotated[float | None, Field(gt=0)] = None
     gamma: Annotated[float | None, Field(ge=0)] = None
+    joint: Annotated[float | None, Field(ge=0, le=1)] = None
     block_length: Annotated[int | None, Field(ge=1)] = None
     repetition_guard: bool | None = None
     as_is: Annotated[
@@ -133,9 +156,8 @@ class ChatRequest(BaseModel):
     @property
     def stops(self) -> tuple[str, ...]:
         """Texts that end the answer."""
-        given = [self.stop] if isinstance(self.stop, str) else self.stop or []
-        return tuple(text for text in given if text)
+        return tuple(text for text in self.stop or () if text)
 
 
-OWN_FIELDS = ("threshold", "policy", "steps", "factor", "gamma", "block_length", "repetition_guard", "as_is")
+OWN_FIELDS = (*OWN_PARAMS, "block_length", "as_is")
 """Extension fields of a chat request."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
 
+import anyio
+import anyio.to_thread
 from fastapi import Request
-from fastapi.responses import StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 
@@ -55,6 +57,28 @@ class EventStream(StreamingResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._stack:
             await or_disconnect(Request(scope, receive), self.stream_response(send))
+
+
+class ThenDo(Response):
+    """An answer after which `work` is done, however the sending ends: a background task is left out when it fails.
+
+    Args:
+        answer: to send.
+        work: done in a thread, in this order.
+    """
+
+    def __init__(self, answer: Response, *work: Callable[[], object]) -> None:
+        super().__init__(status_code=answer.status_code)
+        self._answer = answer
+        self._work = work
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._answer(scope, receive, send)
+        finally:
+            with anyio.CancelScope(shield=True):
+                for work in self._work:
+                    await anyio.to_thread.run_sync(work)
 
 
 async def _after(first: bytes, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -8,12 +8,12 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, File, Form, Request, UploadFile
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response
-from starlette.background import BackgroundTask
 
-from mineru_diffusion.serving.disconnect import or_disconnect
+from mineru_diffusion.serving.disconnect import ThenDo, or_disconnect
 from mineru_diffusion.serving.errors import ApiError
 from mineru_diffusion.serving.job_store import Job, JobOptions
 from mineru_diffusion.serving.jobs import TIMED_OUT
+from mineru_diffusion.serving.media import form_only
 from mineru_diffusion.serving.results import json_result, markdown_result, status_of, zip_result
 from mineru_diffusion.serving.state import ServerState, state_of
 from mineru_diffusion.serving.uploads import check_options, in_thread, submit_uploads
@@ -54,7 +54,7 @@ Upload = Annotated[UploadFile, File(description="A PDF or an image.")]
 Password = Annotated[str | None, Form(max_length=1000)]
 
 
-@router.post("/v1/parse", response_model=None)
+@router.post("/v1/parse", response_model=None, dependencies=[Depends(form_only)])
 async def parse(
     request: Request,
     file: Upload,
@@ -74,17 +74,16 @@ async def parse(
 
         if not await or_disconnect(request, wait()):
             return Response(status_code=499)
-        response = await _result(state, job, output, images)
-        remove = False
         # The files may be read while the answer is sent.
-        response.background = _both(response.background, BackgroundTask(state.jobs.discard, job.id))
+        response = ThenDo(await _result(state, job, output, images), lambda: state.jobs.discard(job.id))
+        remove = False
         return response
     finally:
         if remove:
             state.jobs.discard(job.id)
 
 
-@router.post("/v1/jobs", status_code=202)
+@router.post("/v1/jobs", status_code=202, dependencies=[Depends(form_only)])
 async def submit_job(request: Request, file: Upload, options: Options, password: Password = None) -> JSONResponse:
     """Parse a document in the background."""
     state = state_of(request)
@@ -150,17 +149,6 @@ def job_error(job: Job) -> ApiError:
     return ApiError(422 if fault else 500, job.error, code="unreadable_document" if fault else "job_failed")
 
 
-def zip_response(path: Path, name: str) -> FileResponse:
+def zip_response(path: Path, name: str) -> Response:
     """A zip that is removed when it is sent."""
-    return FileResponse(
-        path, media_type="application/zip", filename=name, background=BackgroundTask(path.unlink, missing_ok=True)
-    )
-
-
-def _both(first: BackgroundTask | None, second: BackgroundTask) -> BackgroundTask:
-    async def run() -> None:
-        for task in (first, second):
-            if task is not None:
-                await task()
-
-    return BackgroundTask(run)
+    return ThenDo(FileResponse(path, media_type="application/zip", filename=name), lambda: path.unlink(missing_ok=True))

@@ -75,8 +75,13 @@ def busy(message: str, retry_after: int) -> ApiError:
     return ApiError(429, message, code="overloaded", retry_after=retry_after)
 
 
-def from_ours(error: MinerUDiffusionError) -> ApiError:
-    """What one of the package's errors means to a client. File names are said without their folders."""
+def from_ours(error: MinerUDiffusionError, param: str | None = None) -> ApiError:
+    """What one of the package's errors means to a client. File names are said without their folders.
+
+    Args:
+        error: of the package.
+        param: the field at fault, if it is one's.
+    """
     if isinstance(error, SourceError):
         where = f"page {error.page}: " if error.page is not None else ""
         cure = f" ({error.cure})" if error.cure else ""
@@ -84,5 +89,5 @@ def from_ours(error: MinerUDiffusionError) -> ApiError:
     if isinstance(error, RequestTooLarge):
         return bad_request(str(error), code="context_length_exceeded")
     if isinstance(error, (UsageError, MissingExtra)):
-        return bad_request(str(error))
+        return bad_request(str(error), param)
     return ApiError(500, str(error), code="engine_error")

@@ -154,7 +154,7 @@ class Exchange:
         Raises:
             ApiError: the time was up before anything was read.
         """
-        result = self._reading.answer([self._results[slot] for slot in sorted(self._results)])
+        result = self._reading.answer([self._results[slot] for slot in sorted(self._results)], self._worker.decode)
         text, stop = cut_at_stop(result.text, self._stops)
         if stop is not None:
             return result, text, Ending("stop", stop)

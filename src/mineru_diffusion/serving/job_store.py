@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
+from filelock import FileLock, Timeout
+
 from mineru_diffusion.document.names import safe_stem
 from mineru_diffusion.errors import UsageError
 
@@ -83,20 +85,31 @@ class Job:
 
 
 class JobStore:
-    """The jobs below one folder.
+    """The jobs below one folder, which is this process's alone until `close`: another server would take its running
+    jobs for those of an earlier run.
 
     Raises:
-        UsageError: the folder cannot be made.
+        UsageError: the folder cannot be made, is another user's, or another server's.
     """
 
     def __init__(self, data_dir: Path) -> None:
         self._root = data_dir / "jobs"
+        self._lock = FileLock(data_dir / "jobs.lock", thread_local=False)
         try:
             self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if hasattr(os, "getuid") and self._root.stat().st_uid != os.getuid():
+                raise UsageError(f"{data_dir}: belongs to another user; choose another --data-dir")
+            self._lock.acquire(timeout=0)
+        except Timeout as error:
+            raise UsageError(f"{data_dir}: another server keeps its jobs there; choose another --data-dir") from error
         except OSError as error:
             raise UsageError(
                 f"{data_dir}: cannot hold jobs: {error.strerror or error}; choose another --data-dir"
             ) from error
+
+    def close(self) -> None:
+        """Leave the folder to others; may be called twice."""
+        self._lock.release()
 
     def new(self, kind: Kind, options: JobOptions, names: list[str]) -> Job:
         """A job with its folders; the uploads are to be written to `inputs`."""

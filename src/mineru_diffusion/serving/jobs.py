@@ -88,6 +88,7 @@ class JobRunner:
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join(max(0.0, end - time.monotonic()))
+        self.store.close()
 
     def counts(self) -> dict[str, int]:
         """Number of jobs by state."""

@@ -17,6 +17,7 @@ from mineru_diffusion import __version__
 from mineru_diffusion.serving.disconnect import or_disconnect
 from mineru_diffusion.serving.documents import zip_response
 from mineru_diffusion.serving.job_store import Job, JobOptions
+from mineru_diffusion.serving.media import form_only
 from mineru_diffusion.serving.results import mineru_results, zip_result
 from mineru_diffusion.serving.state import ServerState, state_of
 from mineru_diffusion.serving.uploads import in_thread, submit_uploads
@@ -57,7 +58,7 @@ Options = Annotated[JobOptions, Depends(task_options)]
 Files = Annotated[list[UploadFile], File(description="PDFs and images.")]
 
 
-@router.post("/file_parse", response_model=None)
+@router.post("/file_parse", response_model=None, dependencies=[Depends(form_only)])
 async def file_parse(request: Request, files: Files, options: Options) -> Response:
     """Parse documents and wait for them. The task stays, as with MinerU, and its age limit holds."""
     state = state_of(request)
@@ -74,7 +75,7 @@ async def file_parse(request: Request, files: Files, options: Options) -> Respon
     return await _answer(request, state, job, _payload(request, job))
 
 
-@router.post("/tasks", status_code=202)
+@router.post("/tasks", status_code=202, dependencies=[Depends(form_only)])
 async def submit_task(request: Request, files: Files, options: Options) -> JSONResponse:
     """Parse documents in the background."""
     state = state_of(request)

@@ -7,12 +7,14 @@ is read line by line by a checkpoint that reads lines.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from PIL import Image
 
 from mineru_diffusion.document.layout_grammar import format_layout
+from mineru_diffusion.document.otsl import table_to_otsl
+from mineru_diffusion.document.tables import Cell, Table
 from mineru_diffusion.document.types import Region
 from mineru_diffusion.engine.types import CheckpointProfile, DecodingParams, FinishReason, Request, Result, Task
 from mineru_diffusion.parsing.assemble import finish_region
@@ -41,32 +43,40 @@ class Reading:
         job: puts several results together; None: the one result is the answer.
         text: the answer, where no request is needed.
         notes: choices that a careful client should know of.
-        priority: lower goes first.
+        limit: tokens of the whole answer at most, however many requests it takes.
     """
 
     requests: list[Request] = field(default_factory=list)
     job: RegionJob | None = None
     text: str = ""
     notes: list[str] = field(default_factory=list)
+    limit: int | None = None
 
     @property
     def direct(self) -> bool:
         """One request whose result is the answer as it stands, so that it can be streamed."""
         return self.job is None and len(self.requests) == 1
 
-    def answer(self, results: Sequence[Result]) -> Result:
-        """The results as one."""
+    def answer(self, results: Sequence[Result], decode: Callable[[Sequence[int]], str]) -> Result:
+        """The results as one.
+
+        Args:
+            results: of `requests`, in their order.
+            decode: text of tokens, for a result that the limit cuts.
+        """
         if self.direct:
             return results[0]
         if self.job is None:
             return Result(self.text)
+        results = _within(results, self.limit, decode)
         self.job.results = list(results)
         parts = finish_region(self.job)
+        is_table = self.job.region.kind == "table"
         reasons = {r.finish_reason for r in results}
         reason = next((r for r in _WORST if r in reasons), _WORST[-1])
         self.notes += [w for part in parts for w in part.warnings if w not in self.notes]
         return Result(
-            text="\n\n".join(part.content for part in parts if part.content),
+            text=_as_table(parts) if is_table else "\n\n".join(part.content for part in parts if part.content),
             tokens=tuple(t for r in results for t in r.tokens),
             confidences=tuple(c for r in results for c in r.confidences),
             steps=tuple(s for r in results for s in r.steps),
@@ -75,6 +85,33 @@ class Reading:
             error=next((r.error for r in results if r.error), ""),
             prompt_tokens=sum(r.prompt_tokens for r in results),
         )
+
+
+def _within(results: Sequence[Result], limit: int | None, decode: Callable[[Sequence[int]], str]) -> Sequence[Result]:
+    """The results up to `limit` tokens in all; the one in which they are used up is cut, later ones are empty."""
+    if limit is None or sum(len(r.tokens) for r in results) <= limit:
+        return results
+    kept = []
+    for result in results:
+        if len(result.tokens) > limit:
+            tokens = result.tokens[:limit]
+            result = replace(
+                result,
+                text=decode(tokens),
+                tokens=tokens,
+                confidences=result.confidences[:limit],
+                steps=result.steps[:limit],
+                finish_reason="length",
+            )
+        limit -= len(result.tokens)
+        kept.append(result)
+    return kept
+
+
+def _as_table(parts: Sequence[Region]) -> str:
+    """OTSL with a cell a line: clients of the published model read nothing else as a table."""
+    lines = [line for part in parts for line in part.content.splitlines() if line.strip()]
+    return table_to_otsl(Table(len(lines), 1, tuple(Cell(i, 0, text=line) for i, line in enumerate(lines))))
 
 
 def task_of(prompt: str, profile: CheckpointProfile) -> Task | None:
@@ -131,4 +168,6 @@ def plan_reading(
     jobs, asked = plan_page(image, [region], profile, params)
     if not jobs:
         return Reading(notes=[*notes, "there is nothing to read: the image is blank"])
-    return Reading([request for _, _, request in asked], jobs[0], notes=notes)
+    if region.kind == "table":
+        notes.append("a line of the table is one cell: the checkpoint knows no columns")
+    return Reading([request for _, _, request in asked], jobs[0], notes=notes, limit=params.max_tokens)

@@ -66,8 +66,9 @@ def markdown_result(store: JobStore, job: Job) -> str:
 
 
 def zip_result(store: JobStore, job: Job, *, originals: bool = False) -> Path:
-    """A zip of all files of all documents, below the documents' names. The caller removes it."""
-    with tempfile.NamedTemporaryFile(suffix=".zip", delete=False) as target:
+    """A zip of all files of all documents, below the documents' names. The caller removes it; if not, it goes with the
+    job, in whose folder it is."""
+    with tempfile.NamedTemporaryFile(dir=store.folder(job.id), prefix=".", suffix=".zip", delete=False) as target:
         with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
             for file, source in zip(job.files, store.inputs(job), strict=True):
                 if not file.folder:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import logging
-import signal
-import socket
-import threading
 
 import uvicorn
 
-from mineru_diffusion.errors import UsageError
 from mineru_diffusion.serving.app import create_app
 from mineru_diffusion.serving.guard import log_as_json
+from mineru_diffusion.serving.listening import BACKLOG, end_in_order, listen, url_of
 from mineru_diffusion.serving.settings import ServerSettings
 from mineru_diffusion.serving.worker import ServedEngine
 
 logger = logging.getLogger("mineru_diffusion.serving")
 
 KEEP_ALIVE_SECONDS = 30
-BACKLOG = 512
 
 
 def serve(
@@ -50,24 +46,7 @@ def serve(
         host=host,
         port=port,
     )
-    with _listen(host, port) as listening:
-        shown, bound = listening.getsockname()[:2]
-        url = f"http://[{shown}]:{bound}" if ":" in shown else f"http://{shown}:{bound}"
-        logger.info("listening", extra={"event": "listening", "url": url})
-        if threading.current_thread() is threading.main_thread():
-            # uvicorn raises the signal again when all is done; an orderly end is no failure, so nobody listens then.
-            signal.signal(signal.SIGTERM, lambda *_: None)
+    with listen(host, port) as listening:
+        logger.info("listening", extra={"event": "listening", "url": url_of(listening)})
+        end_in_order()
         uvicorn.Server(config).run(sockets=[listening])
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """A bound socket: whether the address works is known before anything starts."""
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        listening = socket.socket(family, socket.SOCK_STREAM)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(BACKLOG)
-    except (OSError, OverflowError) as error:
-        raise UsageError(f"cannot listen at {host}:{port}: {error}; choose another --host or --port") from error
-    return listening

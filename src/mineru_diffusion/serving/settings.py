@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,8 @@ MIB = 1 << 20
 
 def default_data_dir() -> Path:
     """Where jobs live when nobody says: a folder of this user's below the system's temporary one."""
-    return Path(tempfile.gettempdir()) / "mineru-diffusion-serve"
+    user = str(os.getuid()) if hasattr(os, "getuid") else ""  # elsewhere the temporary folder is the user's own
+    return Path(tempfile.gettempdir()) / f"mineru-diffusion-serve-{user}".rstrip("-")
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from fastapi import Request
 
 from mineru_diffusion.parsing.layout_types import LayoutDetector
 from mineru_diffusion.serving.admission import Admission
+from mineru_diffusion.serving.errors import bad_request
 from mineru_diffusion.serving.fetch import UrlFetcher
 from mineru_diffusion.serving.jobs import JobRunner
 from mineru_diffusion.serving.metrics import Metrics
@@ -39,6 +40,13 @@ class ServerState:
     metrics: Metrics
     threads: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(DECODING_THREADS))
     started: float = field(default_factory=time.time)
+
+
+def check_limit(tokens: int | None, state: ServerState) -> None:
+    """Raise ApiError (400) if a request asks for more tokens than the server gives."""
+    most = state.settings.max_tokens
+    if tokens is not None and tokens > most:
+        raise bad_request(f"max_tokens may be {most} at most, not {tokens}", "max_tokens", "limit_exceeded")
 
 
 def state_of(request: Request) -> ServerState:

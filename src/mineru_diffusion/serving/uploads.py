@@ -16,7 +16,7 @@ from mineru_diffusion.errors import MinerUDiffusionError
 from mineru_diffusion.parsing.options import ParseOptions, decoding_params
 from mineru_diffusion.serving.errors import bad_request, from_ours
 from mineru_diffusion.serving.job_store import Job, JobOptions, JobStore, Kind
-from mineru_diffusion.serving.state import ServerState
+from mineru_diffusion.serving.state import ServerState, check_limit
 
 MAX_FILES = 32
 _MOST_PAGES = 1_000_000
@@ -34,15 +34,19 @@ def check_options(options: JobOptions) -> JobOptions:
     Raises:
         ApiError: 400.
     """
-    try:
-        ParseOptions(dpi=options.dpi)
-        decoding_params(policy=options.policy, threshold=options.threshold, max_tokens=options.max_tokens)
-        if options.pages is not None:
-            parse_page_range(options.pages, _MOST_PAGES)
-        if options.formats:
-            check_formats(",".join(options.formats))
-    except MinerUDiffusionError as error:
-        raise from_ours(error) from error
+    checks: dict[str, Callable[[], object]] = {
+        "dpi": lambda: ParseOptions(dpi=options.dpi),
+        "policy": lambda: decoding_params(policy=options.policy),
+        "threshold": lambda: decoding_params(threshold=options.threshold),
+        "max_tokens": lambda: decoding_params(max_tokens=options.max_tokens),
+        "pages": lambda: options.pages and parse_page_range(options.pages, _MOST_PAGES),
+        "formats": lambda: options.formats and check_formats(",".join(options.formats)),
+    }
+    for field, check in checks.items():
+        try:
+            check()
+        except MinerUDiffusionError as error:
+            raise from_ours(error, field) from error
     return options
 
 
@@ -52,10 +56,11 @@ async def submit_uploads(
     """Store the uploads and queue a job for them.
 
     Raises:
-        ApiError: 400 without a file, 429 when too many are queued.
+        ApiError: 400 without a file or with too large a limit, 429 when too many are queued.
     """
     if not uploads or len(uploads) > MAX_FILES:
         raise bad_request(f"between 1 and {MAX_FILES} files are needed, not {len(uploads)}", "file")
+    check_limit(options.max_tokens, state)
     state.jobs.check_room()
     job = await in_thread(state, lambda: _store(state.jobs.store, kind, options, uploads))
     return job, state.jobs.submit(job, password)

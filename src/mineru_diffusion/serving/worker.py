@@ -149,6 +149,10 @@ class EngineWorker:
         """Cache pages in use, and pages in all."""
         return self._engine.cache_pages
 
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Text of tokens: looks them up in the tokenizer, which no pass changes, so that any thread may ask."""
+        return self._engine.decode(tokens)
+
     def depth(self) -> tuple[int, int]:
         """Requests waiting here, and requests that the engine has."""
         with self._lock:
@@ -233,10 +237,11 @@ class EngineWorker:
     def _give(self, handle: int, entry: _Entry) -> None:
         try:
             engine_id = self._engine.submit(entry.request)
-        except MinerUDiffusionError as error:
+        except Exception as error:
+            # Whatever is odd about one request must not cost the others theirs.
             self._drop(handle)
             self.counters.failed += 1
-            entry.listener(Failed(error))
+            entry.listener(Failed(_refusal(error)))
             return
         entry.engine_id = engine_id
         # Neither queued nor running right after submission: it can never run, and its result waits in the engine.
@@ -307,3 +312,11 @@ class EngineWorker:
             self._waiting.clear()
         for entry in entries:
             entry.listener(Failed(error))
+
+
+def _refusal(error: Exception) -> MinerUDiffusionError:
+    """What a request that could not be submitted is told; what nobody foresaw is in the log."""
+    if isinstance(error, MinerUDiffusionError):
+        return error
+    logger.error("a request could not be submitted", exc_info=error, extra={"event": "submit_failure"})
+    return EngineError(f"the request could not be prepared: {type(error).__name__}")
