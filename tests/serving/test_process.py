@@ -105,7 +105,7 @@ def test_the_openai_sdk(server: Server, tmp_path: Path) -> None:
     client = openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY)
     assert [model.id for model in client.models.list()] == ["m"]
     messages = chat(url=encoded(line("Hello world"), tmp_path / "a.png"))["messages"]
-    whole = client.chat.completions.create(model="m", messages=messages, temperature=0)
+    whole = client.chat.completions.create(model="m", messages=messages, temperature=0, extra_body={"as_is": True})
     assert "Hello" in whole.choices[0].message.content
     stream = client.chat.completions.create(
         model="m", messages=messages, stream=True, stream_options={"include_usage": True}, extra_body={"as_is": True}

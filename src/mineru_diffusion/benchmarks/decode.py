@@ -52,7 +52,7 @@ def _rows(
 ) -> list[dict[str, Any]]:
     rows = []
     # The plain loop cannot leave out positions behind a stop; the same work is measured as well as what users get.
-    exact = replace(params, skip_after_stop=False, repetition_guard=False)
+    exact = replace(params, policy="threshold", skip_after_stop=False, repetition_guard=False)
     for size in (1, len(crops)):
         some = crops[:size]
         with LocalEngine(checkpoint) as engine:
