@@ -20,7 +20,8 @@ from PIL import Image
 
 from mineru_diffusion.engine.types import CheckpointProfile, Request, Result
 from mineru_diffusion.errors import EngineError, UsageError
-from mineru_diffusion.serving.app import create_app
+from mineru_diffusion.serving.app import create_app, new_state
+from mineru_diffusion.serving.run import OrderlyServer
 from mineru_diffusion.serving.settings import ServerSettings
 
 BLOCK = 4
@@ -129,15 +130,16 @@ class FakeEngine:
 @contextmanager
 def running(engine: FakeEngine, tmp: Path, **settings: Any) -> Iterator[httpx.Client]:
     """A server on a free port, in a thread of this process; gives a client with its address as base URL."""
-    settings = {"model_name": "m", "data_dir": tmp / "data", **settings}
+    settings = {"model_name": "m", "data_dir": tmp / "data", "shutdown_timeout": 1.0, **settings}
+    state = new_state(engine, ServerSettings(**settings))
     config = uvicorn.Config(
-        create_app(engine, ServerSettings(**settings)),
+        create_app(state),
         port=0,
         log_config=None,
-        timeout_graceful_shutdown=2,
+        timeout_graceful_shutdown=10,
         lifespan="on",
     )
-    server = uvicorn.Server(config)
+    server = OrderlyServer(config, state)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

@@ -68,7 +68,10 @@ def test_an_answer_has_the_shape_that_clients_expect(client: httpx.Client) -> No
     assert own["token_ids"] == [ord(c) for c in "some text"]
 
 
-def test_a_stream_comes_block_by_block(client: httpx.Client) -> None:
+def test_a_stream_comes_block_by_block(
+    client: httpx.Client, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "pause", 0.1)  # blocks that come while nobody listens are told of together
     response = client.post(PATH, json=chat("long", stream=True, stream_options={"include_usage": True}))
     assert response.headers["content-type"].startswith("text/event-stream")
     parts = events(response)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import socket
+import threading
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from mineru_diffusion.errors import UsageError
 from mineru_diffusion.serving import documents
 from mineru_diffusion.serving.job_store import Job, JobOptions, JobStore, safe_file_name
 
-from .serving_fakes import FakeEngine, running, until
+from .serving_fakes import FakeEngine, chat, data_uri, running, until
 
 LINES = CheckpointProfile(tasks=("text",), text_unit="line", line_height=32, prompts={"text": "\nText Recognition:"})
 
@@ -211,6 +212,49 @@ def test_a_job_that_a_restart_interrupts_goes_on(tmp_path: Path) -> None:
     with running(FakeEngine(lambda request: "words", LINES), tmp_path) as client:
         assert wait(client, job_id)["status"] == "done"
         assert "password" in wait(client, secret)["error"]
+
+
+def test_what_is_not_done_at_the_end_is_told_to_come_back(tmp_path: Path) -> None:
+    engine = FakeEngine(lambda request: "words" * 100_000, LINES, pause=0.01)
+    answers: dict[str, httpx.Response] = {}
+
+    def ask(client: httpx.Client, name: str, path: str, **call: Any) -> threading.Thread:
+        url = client.base_url.join(path)  # not by the client, which is closed before the server
+        thread = threading.Thread(target=lambda: answers.update({name: httpx.post(url, timeout=300, **call)}))
+        thread.start()
+        return thread
+
+    with running(engine, tmp_path, parse_workers=2) as client:
+        uri = data_uri(png_of(page()))
+        asked = [
+            ask(client, "plain", "/v1/chat/completions", json=chat(url=uri)),
+            ask(client, "stream", "/v1/chat/completions", json=chat(url=uri, stream=True, as_is=True)),
+        ]
+        until(lambda: inside_engine(client) > 1)
+        asked.append(ask(client, "parse", "/v1/parse", files=upload()))
+        asked.append(ask(client, "mineru", "/file_parse", files={"files": ("a.pdf", pdf(1))}))
+        until(lambda: client.get("/health").json()["processing_tasks"] == 2)
+        asked.append(ask(client, "waiting", "/v1/parse", files=upload()))  # both threads are taken
+        until(lambda: client.get("/health").json()["queued_tasks"] == 1)
+    for thread in asked:
+        thread.join(60)
+    assert len(answers) == 5
+    last = json.loads(answers.pop("stream").text.strip().rpartition("data: ")[2])
+    assert last["error"]["code"] == "shutting_down"
+    for name, answer in answers.items():
+        assert answer.status_code == 503, name
+        assert answer.json()["error"]["code"] == "shutting_down", name
+        assert int(answer.headers["retry-after"]) > 0
+    kept = list((tmp_path / "data" / "jobs").glob("*/job.json"))
+    assert [json.loads(path.read_text())["state"] for path in kept] == [
+        "queued"
+    ]  # MinerU's task; others were asked for
+
+
+def png_of(image: Image.Image) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, format="PNG")
+    return buffer.getvalue()
 
 
 def inside_engine(client: httpx.Client) -> int:

@@ -33,8 +33,8 @@ logger = logging.getLogger("mineru_diffusion.serving")
 CLEANUP_SECONDS = 60.0
 
 
-def create_app(engine: ServedEngine, settings: ServerSettings | None = None) -> ASGIApp:
-    """The server as an ASGI application. It starts the engine's thread and closes the engine at its end.
+def new_state(engine: ServedEngine, settings: ServerSettings | None = None) -> ServerState:
+    """The server's parts, at rest.
 
     Args:
         engine: the one engine; nobody else may use it any more.
@@ -48,7 +48,7 @@ def create_app(engine: ServedEngine, settings: ServerSettings | None = None) -> 
     detector = RapidLayoutDetector()
     jobs = JobRunner(JobStore(settings.data_dir), worker, detector, settings)
     metrics = Metrics(worker, jobs.counts)
-    state = ServerState(
+    return ServerState(
         settings=settings,
         worker=worker,
         detector=detector,
@@ -57,7 +57,11 @@ def create_app(engine: ServedEngine, settings: ServerSettings | None = None) -> 
         admission=Admission(settings.max_queue, settings.max_queue_pixels),
         metrics=metrics,
     )
-    app = routes()
+
+
+def create_app(state: ServerState) -> ASGIApp:
+    """The server as an ASGI application. It starts the engine's thread and closes the engine at its end."""
+    app, settings = routes(), state.settings
     app.router.lifespan_context = lambda _: _lifespan(state)
     app.state.server = state
     guarded: ASGIApp = Guard(app, settings)
@@ -70,7 +74,7 @@ def create_app(engine: ServedEngine, settings: ServerSettings | None = None) -> 
             allow_headers=["*"],
             expose_headers=["X-Request-Id", "Retry-After"],
         )
-    return RequestLog(guarded, metrics.request)
+    return RequestLog(guarded, state.metrics.request)
 
 
 def routes() -> FastAPI:
@@ -101,8 +105,7 @@ async def _lifespan(state: ServerState) -> AsyncIterator[None]:
         yield
     finally:
         cleaning.cancel()
-        await asyncio.to_thread(state.jobs.stop)
-        await asyncio.to_thread(state.worker.stop)
+        await asyncio.to_thread(state.stop)
         logger.info("stopped", extra={"event": "stopped"})
 
 

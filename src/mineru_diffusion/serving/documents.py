@@ -139,7 +139,7 @@ async def _result(state: ServerState, job: Job, output: ResultFormat, images: bo
 
 def job_error(job: Job) -> ApiError:
     """What went wrong with a job: the document's fault, the clock's or the server's."""
-    if job.state == "queued":
+    if not job.over:
         return ApiError(503, "the server is shutting down", code="shutting_down", retry_after=5)
     if job.state == "cancelled":
         return ApiError(409, "the job was cancelled", code="job_cancelled")

@@ -88,6 +88,10 @@ class JobRunner:
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join(max(0.0, end - time.monotonic()))
+        with self._lock:
+            waited = [(self._jobs[job_id], self._futures.pop(job_id)) for job_id in self._jobs.keys() & self._futures]
+        for job, future in waited:
+            future.set_result(job)  # it is not over: whoever waits for it is told to come back
         self.store.close()
 
     def counts(self) -> dict[str, int]:

@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse, Response
 
 from mineru_diffusion import __version__
 from mineru_diffusion.serving.disconnect import or_disconnect
-from mineru_diffusion.serving.documents import zip_response
+from mineru_diffusion.serving.documents import job_error, zip_response
 from mineru_diffusion.serving.job_store import Job, JobOptions
 from mineru_diffusion.serving.media import form_only
 from mineru_diffusion.serving.results import mineru_results, zip_result
@@ -70,6 +70,8 @@ async def file_parse(request: Request, files: Files, options: Options) -> Respon
     if not await or_disconnect(request, wait()):
         state.jobs.discard(job.id)
         return Response(status_code=499)
+    if not job.over:  # the server stops
+        raise job_error(job)
     if job.state != "done":
         return _failed(request, job)
     return await _answer(request, state, job, _payload(request, job))

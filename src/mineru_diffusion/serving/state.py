@@ -41,6 +41,11 @@ class ServerState:
     threads: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(DECODING_THREADS))
     started: float = field(default_factory=time.time)
 
+    def stop(self) -> None:
+        """Give up what still runs, and say so to whoever waits for it; may be called twice."""
+        self.jobs.stop()
+        self.worker.stop()
+
 
 def check_limit(tokens: int | None, state: ServerState) -> None:
     """Raise ApiError (400) if a request asks for more tokens than the server gives."""
