@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import get_args
 
 import pytest
 from typer.testing import CliRunner
@@ -20,7 +21,7 @@ from parsing_fakes import LINE_PROFILE, FakeEngine, FixedDetector, draw_lines, s
 import mineru_diffusion.engine
 from mineru_diffusion.cli import app
 from mineru_diffusion.document.types import Region
-from mineru_diffusion.engine.types import Result
+from mineru_diffusion.engine.types import Policy, Result
 from mineru_diffusion.errors import CheckpointError
 from mineru_diffusion.parsing import folder
 
@@ -222,6 +223,12 @@ def test_help_and_version_load_nothing_heavy(arguments: list[str]) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip().splitlines()[-1] == "LOADED [] 0"
+
+
+@pytest.mark.parametrize("command", ["parse", "eval"])
+def test_help_names_every_policy(command: str) -> None:
+    shown = runner.invoke(app, [command, "--help"]).output
+    assert [name for name in get_args(Policy) if name not in shown] == []
 
 
 def test_importing_the_package_loads_nothing() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import get_args
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from mineru_diffusion.diffusion.unmasking import (
     UnmaskingPolicy,
     make_policy,
 )
+from mineru_diffusion.engine.types import Policy
 
 policies = st.one_of(
     st.floats(0.0, 1.0).map(ConfidenceThreshold),
@@ -153,6 +155,10 @@ def test_parameters_out_of_range(kind: type, bad: float) -> None:
 def test_policies_by_name(name: str) -> None:
     policy = make_policy(name, block_length=16)
     assert policy.select(statistics([0.2] * 16)).any()
+
+
+def test_every_policy_of_a_request_is_there() -> None:
+    assert get_args(Policy) == POLICIES
 
 
 def test_unknown_policy() -> None:

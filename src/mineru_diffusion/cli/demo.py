@@ -42,9 +42,10 @@ def demo_command(
             raise MissingExtra("the demo", "demo") from error
         from mineru_diffusion.assets import packaged_twin
         from mineru_diffusion.demo.readers import Readers
-        from mineru_diffusion.demo.settings import MIB, DemoSettings, example_files
+        from mineru_diffusion.demo.settings import DemoSettings, example_files
         from mineru_diffusion.engine import load_engine
         from mineru_diffusion.serving.listening import listen, url_of
+        from mineru_diffusion.serving.settings import MIB
 
         settings = DemoSettings(
             max_upload_bytes=max_upload_mib * MIB,

@@ -32,7 +32,9 @@ def eval_command(
     ] = False,
     policies: Annotated[
         str | None,
-        typer.Option(help="Compare unmasking policies with one token a step: some of threshold,factor,entropy,fixed."),
+        typer.Option(
+            help="Compare unmasking policies with one token a step: some of threshold,prefix,factor,entropy,fixed."
+        ),
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw accuracy over tokens per pass into this PNG file.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the samples.")] = 0,

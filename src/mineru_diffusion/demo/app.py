@@ -9,7 +9,8 @@ import gradio as gr
 
 from mineru_diffusion.demo.handlers import PAGE, REGION, Handlers
 from mineru_diffusion.demo.page_view import EMPTY
-from mineru_diffusion.demo.settings import MIB, DemoSettings
+from mineru_diffusion.demo.settings import DemoSettings
+from mineru_diffusion.serving.settings import MIB
 
 FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans", "sans-serif")
 MONO = ("ui-monospace", "SFMono-Regular", "DejaVu Sans Mono", "Consolas", "monospace")

@@ -11,7 +11,7 @@ from PIL import Image
 from mineru_diffusion.demo.errors import Refused
 from mineru_diffusion.demo.readers import Readers
 from mineru_diffusion.demo.sessions import PageReading, Session, with_truth
-from mineru_diffusion.demo.settings import MIB, DemoSettings
+from mineru_diffusion.demo.settings import DemoSettings
 from mineru_diffusion.document.sources import open_source
 from mineru_diffusion.document.types import BBox, Page
 from mineru_diffusion.document.writer import OutputWriter
@@ -21,6 +21,7 @@ from mineru_diffusion.evaluation.text_layer import TextLayer
 from mineru_diffusion.parsing.folder import PictureSaver
 from mineru_diffusion.parsing.options import ParseOptions
 from mineru_diffusion.parsing.progress import Progress
+from mineru_diffusion.serving.settings import MIB
 
 PICTURE = 1400
 """Pixels of the longer side of a page's picture in the browser."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-MIB = 2**20
+from mineru_diffusion.serving.settings import MIB
 
 
 @dataclass(frozen=True)

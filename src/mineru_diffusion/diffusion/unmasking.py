@@ -58,6 +58,11 @@ def _best(count: Tensor, score: Tensor, masked: Tensor) -> Tensor:
     return masked & (_ranks(score, masked) < wanted)
 
 
+def _or_best(chosen: Tensor, block: BlockStatistics) -> Tensor:
+    """The chosen positions; the most confident one of each row that has masked positions but none chosen."""
+    return chosen | (_best(block.step * 0, block.confidence, block.masked) & ~chosen.any(-1, keepdim=True))
+
+
 @dataclass(frozen=True)
 class ConfidenceThreshold:
     """All positions with c > tau; the best one if there is none. (MinerU-Diffusion, arXiv 2603.22458; SDAR, arXiv
@@ -75,8 +80,7 @@ class ConfidenceThreshold:
             raise ValueError(f"the threshold must lie in [0, 1], not {self.tau}")
 
     def select(self, block: BlockStatistics) -> Tensor:
-        above = block.masked & (block.confidence > self.tau)
-        return above | (_best(block.step * 0, block.confidence, block.masked) & ~above.any(-1, keepdim=True))
+        return _or_best(block.masked & (block.confidence > self.tau), block)
 
 
 @dataclass(frozen=True)
@@ -175,8 +179,7 @@ class PrefixConfidence:
 
     def select(self, block: BlockStatistics) -> Tensor:
         run = block.confidence.masked_fill(~block.masked, 1.0).cumprod(dim=-1) > self.joint
-        chosen = block.masked & (run | (block.confidence > self.tau))
-        return chosen | (_best(block.step * 0, block.confidence, block.masked) & ~chosen.any(-1, keepdim=True))
+        return _or_best(block.masked & (run | (block.confidence > self.tau)), block)
 
 
 POLICIES = ("threshold", "prefix", "fixed", "factor", "entropy")

@@ -54,8 +54,8 @@ class BlockDiffusionGenerationConfig(GenerationConfig):  # type: ignore[misc]
 
     Args:
         block_length: tokens denoised together.
-        policy: `threshold`, `fixed`, `factor` or `entropy`.
-        threshold: confidence of the `threshold` policy.
+        policy: `threshold`, `prefix`, `fixed`, `factor` or `entropy`.
+        threshold: confidence of the `threshold` and `prefix` policies.
         denoising_steps: steps a block of the `fixed` policy.
         factor: f of the `factor` policy.
         entropy_bound: gamma of the `entropy` policy, nats.

@@ -73,9 +73,7 @@ def running_heads(pages: Sequence[Page]) -> list[Page]:
         page.index for page in pages if any(_is_body(r) and (page.index, r.order) not in found for r in page.regions)
     }
     return [
-        page
-        if page.index in full and not any((page.index, r.order) in found for r in page.regions)
-        else replace(
+        replace(
             page,
             regions=tuple(
                 _as_it_is(

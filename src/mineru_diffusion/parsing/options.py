@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import get_args
 
 from mineru_diffusion.document.source_types import DEFAULT_MAX_IMAGE_PIXELS
-from mineru_diffusion.engine.types import DecodingParams
+from mineru_diffusion.engine.types import DecodingParams, Policy
 from mineru_diffusion.errors import UsageError
 
-POLICIES = ("threshold", "prefix", "fixed", "factor", "entropy")
+POLICIES: tuple[str, ...] = get_args(Policy)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, File, Form, Request, UploadFile
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 
+from mineru_diffusion.parsing.options import POLICIES
 from mineru_diffusion.serving.disconnect import ThenDo, or_disconnect
 from mineru_diffusion.serving.errors import ApiError
 from mineru_diffusion.serving.job_store import Job, JobOptions
@@ -27,7 +28,7 @@ def job_options(
     pages: Annotated[str | None, Form(description="1-based, inclusive: 3, 2-5, 2-, 1,3-4.", max_length=1000)] = None,
     dpi: Annotated[float, Form(description="Resolution of PDF pages.", ge=36, le=600)] = 200,
     threshold: Annotated[float | None, Form(description="Confidence above which a token is decided.")] = None,
-    policy: Annotated[str | None, Form(description="threshold, fixed, factor or entropy.")] = None,
+    policy: Annotated[str | None, Form(description=f"One of {', '.join(POLICIES)}.")] = None,
     max_tokens: Annotated[int | None, Form(description="Tokens of one region at most.")] = None,
     formats: Annotated[
         str, Form(description="Further files for the zip: html, layout, searchable-pdf, ...", max_length=200)
