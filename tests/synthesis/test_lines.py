@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pickle
 from itertools import islice
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from mineru_diffusion.errors import UsageError
+from mineru_diffusion.synthesis.faces import Face
 from mineru_diffusion.synthesis.fonts import FALLBACK, discover_fonts
-from mineru_diffusion.synthesis.lines import LineRenderer, LineSample, LineStream
+from mineru_diffusion.synthesis.lines import LineRenderer, LineSample, LineStream, Setting
 from mineru_diffusion.synthesis.sheet import contact_sheet
+from mineru_diffusion.synthesis.typeset import typeset
 
 pytest.importorskip("wordfreq")
 
@@ -140,3 +143,19 @@ def test_contact_sheet_shows_every_line(samples: list[LineSample]) -> None:
     assert sheet.height >= 4 * 32
     with pytest.raises(UsageError, match="at least one"):
         contact_sheet([], 2)
+
+
+def test_lines_show_ligatures_now_and_then() -> None:
+    fonts = [f for f in discover_fonts() if Face(f, 42).covers("ﬁ") and Face(f, 42).joined("fi") == ["fi"]][:1]
+    if not fonts:
+        pytest.skip("no font at hand draws fi as one glyph")
+    renderer = LineRenderer(fonts, degrade=0)
+    rng = np.random.default_rng(0)
+    setting = Setting(fonts[0], 42, 1)
+    with patch("mineru_diffusion.synthesis.lines.typeset", wraps=typeset) as drawing:
+        for _ in range(60):
+            renderer.render_in(setting, "five firm figs", rng)
+            renderer.render_in(setting, "no such letters", rng)
+    wanted = [call.kwargs["ligatures"] for call in drawing.call_args_list]
+    assert not any(wanted[1::2])
+    assert 25 < sum(wanted[::2]) < 55

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from mineru_diffusion.synthesis.faces import Face
+from mineru_diffusion.synthesis.faces import LIGATURES, Face
 from mineru_diffusion.synthesis.fonts import FALLBACK, coverage, discover_fonts
 from mineru_diffusion.synthesis.typeset import typeset
 
@@ -47,3 +47,34 @@ def test_oversampling_keeps_positions() -> None:
     assert reduced.canvas.sum() == pytest.approx(large.canvas.sum() / 4, rel=0.01)
     first_row = np.flatnonzero(large.canvas.max(axis=1))[0] - large.baseline
     assert np.flatnonzero(reduced.canvas.max(axis=1))[0] - reduced.baseline == pytest.approx(first_row / 2, abs=1)
+
+
+def faces_with(characters: str) -> list[Face]:
+    return [Face(font, 40) for font in discover_fonts()[:300] if Face(font, 40).covers(characters)]
+
+
+@pytest.mark.parametrize(("letters", "ligature"), LIGATURES.items())
+def test_letters_of_a_ligature_share_its_glyph(letters: str, ligature: str) -> None:
+    faces = [face for face in faces_with("o" + ligature) if face.joined(letters) == [letters]]
+    if not faces:
+        pytest.skip(f"no font at hand draws {letters} as one glyph")
+    for face in faces[:5]:
+        joined, same = typeset([(f"o{letters}o", face)], ligatures=True), typeset([(f"o{ligature}o", face)])
+        np.testing.assert_array_equal(joined.canvas, same.canvas)
+        assert len(joined.edges) == len(letters) + 2
+        widths = np.diff(joined.edges[1:-1], axis=1)
+        assert np.ptp(widths) <= 1  # pens stand on whole pixels
+        np.testing.assert_array_equal(joined.edges[[0, -1]], same.edges[[0, -1]])
+
+
+def test_ligatures_only_where_asked_and_never_in_typewriter_faces() -> None:
+    for face in faces_with("ﬁfi")[:60]:
+        plain = typeset([("fit", face)])
+        assert len(plain.edges) == 3
+        if face.font.getlength("i") == face.font.getlength("m"):
+            np.testing.assert_array_equal(typeset([("fit", face)], ligatures=True).canvas, plain.canvas)
+
+
+def test_joined_loses_no_letter() -> None:
+    for face in faces_with("ﬁ")[:40]:
+        assert "".join(face.joined("offfilffle fi ff fj")) == "offfilffle fi ff fj"

@@ -21,6 +21,8 @@ HELD_OUT_PERCENT = 10
 _KERNED = "AVATAWAYTaToTeTrTyVaVoVeWaWeYaYoYeP.F,LTLYr.f’y,v.11"
 # A face that draws both alike is not used for the second: no reader could tell which one stands there.
 _TWINS = {"–": "-", "—": "-–", "−": "–", "‚": ",", ")": "("}
+# The longest first. A text renderer draws these letters as one glyph wherever the face has it.
+LIGATURES = {"ffi": "ﬃ", "ffl": "ﬄ", "ff": "ﬀ", "fi": "ﬁ", "fl": "ﬂ"}
 _UNASSIGNED = ("\uffff", "\U0010fffe", "\ue5f3")
 
 
@@ -124,6 +126,20 @@ class Face:
             twins = map(self._draw, _TWINS.get(character, ""))
             self._glyphs[character] = None if lacking or any(map(glyph.looks_like, twins)) else glyph
         return self._glyphs[character]
+
+    def joined(self, text: str) -> list[str]:
+        """The text's characters, those that one glyph of the face draws together in one piece (in typewriter faces,
+        whose ligatures nobody uses, none)."""
+        if self._length("i") == self._length("m"):
+            return list(text)
+        pieces: list[str] = []
+        place = 0
+        while place < len(text):
+            found = (letters for letters in LIGATURES if text.startswith(letters, place))
+            piece = next((letters for letters in found if self.covers(LIGATURES[letters])), text[place])
+            pieces.append(piece)
+            place += len(piece)
+        return pieces
 
     def pens(self, text: str) -> NDArray[np.float64]:
         """Pen position before each character and after the last, kerning included [n + 1], pixels."""

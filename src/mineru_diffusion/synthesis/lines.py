@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mineru_diffusion.errors import UsageError
 from mineru_diffusion.synthesis import cutting, damage
-from mineru_diffusion.synthesis.faces import Face, FontSpec, face
+from mineru_diffusion.synthesis.faces import LIGATURES, Face, FontSpec, face
 from mineru_diffusion.synthesis.fonts import coverage, discover_fonts, select_fonts
 from mineru_diffusion.synthesis.text import TextSampler
 from mineru_diffusion.synthesis.typeset import typeset
@@ -27,6 +27,7 @@ _SIZE_ENDS = np.cumsum(_SIZE_WEIGHTS) / sum(_SIZE_WEIGHTS)
 _TRIES = 6
 _BLOCK, _POOL = 2048, 128
 _WORN_SHARE = 0.55
+_LIGATURE_SHARE = 0.65
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,10 @@ class LineRenderer:
         worn = rng.random() < self.worn_share * min(self.degrade, 1.0)
         strength = self.degrade if worn else 0.0
         gaps = _gaps(text, setting.face.size, rng)
-        ink = typeset(setting.runs(text, rng), gaps=gaps, reduce=setting.oversample)
+        # Letter-spaced text has no ligatures; LaTeX, typst and browsers draw them elsewhere, many editors do not.
+        spaced = gaps is not None and bool(gaps.all())
+        ligatures = not spaced and any(letters in text for letters in LIGATURES) and rng.random() < _LIGATURE_SHARE
+        ink = typeset(setting.runs(text, rng), gaps=gaps, reduce=setting.oversample, ligatures=ligatures)
         canvas, edges = ink.canvas, ink.edges
         if worn and rng.random() < 0.5:
             canvas, edges = cutting.tilt(ink, rng, strength)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from mineru_diffusion.synthesis.faces import Face
+from mineru_diffusion.synthesis.faces import LIGATURES, Face
 
 
 @dataclass(frozen=True)
@@ -33,15 +33,27 @@ class Ink:
     descent: float
 
 
-def typeset(runs: Sequence[tuple[str, Face]], *, gaps: NDArray[np.float64] | None = None, reduce: int = 1) -> Ink:
+def typeset(
+    runs: Sequence[tuple[str, Face]],
+    *,
+    gaps: NDArray[np.float64] | None = None,
+    reduce: int = 1,
+    ligatures: bool = False,
+) -> Ink:
     """Draw text on one baseline.
 
     Args:
         runs: texts one after the other, each with a face that covers it; the faces have one size.
         gaps: pixels that each character is wider than its face has it [n].
         reduce: the canvas is made smaller by this factor, for letters at fractions of a pixel, as PDF viewers draw.
+        ligatures: draw `fi` and its like as one glyph where the face has it; each letter then gets an equal part of
+            the glyph's width.
     """
-    steps = np.concatenate([np.diff(face.pens(text)) for text, face in runs])
+    pieces = [face.joined(text) if ligatures else list(text) for text, face in runs]
+    drawn = ["".join(LIGATURES.get(piece, piece) for piece in line) for line in pieces]
+    letters = np.array([len(piece) for line in pieces for piece in line])
+    widths = np.concatenate([np.diff(face.pens(text)) for text, (_, face) in zip(drawn, runs, strict=True)])
+    steps = np.repeat(widths / letters, letters)
     pens = np.concatenate([[0.0], np.cumsum(steps if gaps is None else steps + gaps)])
     em, ascent, descent = (max(v) for v in zip(*((f.size, f.ascent, f.descent) for _, f in runs), strict=True))
     # Whole multiples of `reduce` keep the baseline and the edges on whole pixels afterwards.
@@ -50,8 +62,9 @@ def typeset(runs: Sequence[tuple[str, Face]], *, gaps: NDArray[np.float64] | Non
     below = max(descent, em // 3) + em // 2
     pens = np.round(pens) + border
     canvas = np.zeros((above + below, int(pens[-1]) + border + reduce), dtype=np.uint8)
-    glyphs = (face.glyph(character) for text, face in runs for character in text)
-    for glyph, pen in zip(glyphs, pens[:-1].astype(int).tolist(), strict=True):
+    glyphs = (face.glyph(character) for text, (_, face) in zip(drawn, runs, strict=True) for character in text)
+    starts = pens[np.cumsum(letters) - letters]
+    for glyph, pen in zip(glyphs, starts.astype(int).tolist(), strict=True):
         if glyph is not None:
             _stamp(canvas, glyph.picture, above + glyph.top, pen + glyph.left)
     if reduce > 1:
