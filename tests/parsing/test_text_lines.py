@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from parsing_fakes import add_noise, draw_lines, font
 from PIL import Image, ImageDraw
 
-from mineru_diffusion.parsing.lines import join_pieces, line_pieces, split_lines
+from mineru_diffusion.parsing.lines import LEAST_INK, close_crop, join_pieces, line_pieces, split_lines
 
 TEXT = [
     "The quick brown fox jumps over",
@@ -151,6 +151,27 @@ def test_pieces_of_one_long_word_are_joined_without_spaces() -> None:
     assert line.joined(["ab", "", "cd ", "e"][: len(line.pieces)]).startswith("abcd")
     pieces, glued = line_pieces(image.crop(line.box), 8)
     assert glued == frozenset(range(1, len(pieces)))
+
+
+@given(st.integers(0, 60), st.integers(0, 60), st.sampled_from(["lorem ipsum", "AVE MARIA", "gap", "x", "a, b; c"]))
+def test_paper_above_and_below_a_single_line_changes_nothing(above: int, below: int, text: str) -> None:
+    image = draw_lines([text], size=40, width=600)
+    (line,) = split_lines(image).lines
+    close = image.crop(line.box)
+    high = Image.new("RGB", (close.width, close.height + above + below), "white")
+    high.paste(close, (0, above))
+    again = close_crop(high)
+    assert abs(again.height - close.height) <= max(4, (high.height * LEAST_INK - close.height) + 2)
+    assert (np.asarray(again.convert("L")) < 128).sum() == (np.asarray(close.convert("L")) < 128).sum()
+    (piece,), _ = line_pieces(high, 100)
+    assert piece.size == again.size
+
+
+def test_a_close_crop_of_blank_paper_or_of_a_dash_is_no_bar() -> None:
+    blank = Image.new("RGB", (200, 50), "white")
+    assert close_crop(blank).size == (200, 50)
+    ImageDraw.Draw(blank).rectangle((80, 24, 110, 27), fill=(0, 0, 0))
+    assert close_crop(blank).height == pytest.approx(LEAST_INK * 50, abs=2)
 
 
 def test_pieces_at_word_gaps_are_joined_by_spaces() -> None:

@@ -25,6 +25,8 @@ MAX_ASPECT = 25.0
 """Width to height of the longest crop: about 60 to 80 characters of book text."""
 MARGIN = 0.12
 """Paper around the ink of a line, as a part of the ink's height."""
+LEAST_INK = 0.4
+"""A close crop of a single line is at least this part of what it was cut from."""
 TALLEST = 4.0
 """Bands higher than this many usual lines are no text."""
 WORK_PIXELS = 2_500_000
@@ -143,14 +145,26 @@ def split_lines(
 
 
 def line_pieces(image: Image.Image, max_aspect: float) -> tuple[list[Image.Image], frozenset[int]]:
-    """One line's picture as `split_lines` would cut it: pieces of at most about `max_aspect` times its height, and the
-    numbers of those that go on inside a word (see `join_pieces`).
+    """One line's picture as `split_lines` would cut it: close to its ink, in pieces of at most about `max_aspect` times
+    its height, and the numbers of those that go on inside a word (see `join_pieces`).
 
-    For crops that already hold a single line; their height stays as it is.
+    For crops that already hold a single line.
     """
+    image = close_crop(image)
     box = (0, 0, image.width, image.height)
     pieces, glued = _pieces(_text_mask(image.convert("L")), box, 0, max_aspect)
     return [image.crop(piece) for piece in pieces], glued
+
+
+def close_crop(image: Image.Image) -> Image.Image:
+    """One line's picture without the paper above and below that `split_lines` would leave away: small letters in a high
+    crop are read badly. A lone dash keeps some of the height, or it would be blown up to a bar."""
+    rows = np.flatnonzero(_text_mask(image.convert("L")).any(axis=1))
+    if not rows.size:
+        return image
+    top, bottom = int(rows[0]), int(rows[-1]) + 1
+    margin = max(MARGIN * (bottom - top), (LEAST_INK * image.height - (bottom - top)) / 2)
+    return image.crop((0, max(0, round(top - margin)), image.width, min(image.height, round(bottom + margin))))
 
 
 def join_pieces(texts: Sequence[str], glued: Collection[int] = ()) -> str:

@@ -52,9 +52,17 @@ def tilt(ink: Ink, rng: np.random.Generator, strength: float) -> tuple[Canvas, N
 
 
 def choose_crop(
-    canvas: Canvas, edges: NDArray[np.float64], ink: Ink, height: int, rng: np.random.Generator, *, whole_line: float
+    canvas: Canvas,
+    edges: NDArray[np.float64],
+    ink: Ink,
+    height: int,
+    rng: np.random.Generator,
+    *,
+    whole_line: float,
+    loose: float,
 ) -> Crop:
-    """A box around the ink, or with probability `whole_line` around the face's line box, with margins."""
+    """A box around the ink, or with probability `whole_line` around the face's line box, with margins: with probability
+    `loose` perhaps wide ones."""
     rows = np.flatnonzero(canvas.max(axis=1) > 64)
     columns = np.flatnonzero(canvas.max(axis=0) > 64)
     top, bottom = (float(rows[0]), float(rows[-1] + 1)) if len(rows) else (ink.baseline - ink.em, float(ink.baseline))
@@ -67,7 +75,7 @@ def choose_crop(
         top = min(top, max(bottom - least, ink.baseline - 0.7 * ink.em))
         bottom = max(bottom, top + least)
     tall = bottom - top
-    above, below = _margins(rng)
+    above, below = _margins(rng, loose)
     top -= tall * above
     bottom += tall * below
     scale_y = height / (bottom - top)
@@ -77,12 +85,12 @@ def choose_crop(
     return Crop(left, top, right, bottom, scale_x, scale_y)
 
 
-def _margins(rng: np.random.Generator) -> tuple[float, float]:
+def _margins(rng: np.random.Generator, loose: float) -> tuple[float, float]:
     """Paper above and below, as parts of the crop's height: mostly little, sometimes much, rarely a bit too little."""
     roll = rng.random()
     if roll < 0.05:
         return rng.uniform(-0.03, 0.05), rng.uniform(-0.03, 0.05)
-    most = 0.6 if roll > 0.92 else 0.2
+    most = 0.6 if roll > 1 - loose else 0.2
     return rng.uniform(0.03, most), rng.uniform(0.03, most)
 
 

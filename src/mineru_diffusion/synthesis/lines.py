@@ -81,24 +81,33 @@ class LineRenderer:
         degrade: 0 gives clean lines only, without rules and parts of neighbouring lines; 1 the usual wear; more wears
             harder.
         worn_share: part of the lines that is worn (at `degrade` below 1 that much less), the others are clean.
+        loose: how often lines have much paper above and below, from 0 to 1. The parser cuts close to the ink.
 
     Raises:
         UsageError: no fonts, a height under 8, or a share outside 0..1.
     """
 
     def __init__(
-        self, fonts: Sequence[FontSpec], *, height: int = 32, degrade: float = 1.0, worn_share: float = _WORN_SHARE
+        self,
+        fonts: Sequence[FontSpec],
+        *,
+        height: int = 32,
+        degrade: float = 1.0,
+        worn_share: float = _WORN_SHARE,
+        loose: float = 1.0,
     ) -> None:
         if not fonts:
             raise UsageError("no fonts to draw with: pass discover_fonts(), which is never empty")
         if height < 8 or degrade < 0:
             raise UsageError(f"bad line height {height} or degrade {degrade}: use height >= 8 and degrade >= 0")
-        if not 0 <= worn_share <= 1:
-            raise UsageError(f"bad share of worn lines {worn_share}: use a number from 0 to 1")
+        for name, share in (("worn", worn_share), ("loose", loose)):
+            if not 0 <= share <= 1:
+                raise UsageError(f"bad share of {name} lines {share}: use a number from 0 to 1")
         self.fonts = tuple(fonts)
         self.height = height
         self.degrade = degrade
         self.worn_share = worn_share
+        self.loose = loose
         # A family of n faces counts as sqrt(n) families, or a few big families would be most of the data.
         self._families: dict[str, list[FontSpec]] = {}
         for font in self.fonts:
@@ -149,7 +158,8 @@ class LineRenderer:
             canvas, edges = cutting.tilt(ink, rng, strength)
         if worn and rng.random() < 0.2 and setting.size >= 21:
             canvas = damage.reshape_strokes(canvas, rng, most=1 if setting.size < 35 else 2)
-        crop = cutting.choose_crop(canvas, edges, ink, self.height, rng, whole_line=0.6 if len(text) < 4 else 0.25)
+        whole_line = self.loose * (0.6 if len(text) < 4 else 0.25)
+        crop = cutting.choose_crop(canvas, edges, ink, self.height, rng, whole_line=whole_line, loose=0.08 * self.loose)
         if rng.random() < 0.25 * min(self.degrade, 1.0):
             canvas = _add_neighbours(canvas, text, ink.em, setting, rng)
         drawn = cutting.cut_out(canvas, crop, self.height, rng)
@@ -170,7 +180,7 @@ class LineStream:
         split: "train" or "heldout": disjoint words and font families.
         min_chars, max_chars: range of line lengths, characters.
         height: image height, pixels.
-        degrade, worn_share: see `LineRenderer`.
+        degrade, worn_share, loose: see `LineRenderer`.
         fonts: faces to use as they are; None takes the split's share of `discover_fonts()`.
 
     Raises:
@@ -188,6 +198,7 @@ class LineStream:
         height: int = 32,
         degrade: float = 1.0,
         worn_share: float = _WORN_SHARE,
+        loose: float = 1.0,
         fonts: Sequence[FontSpec] | None = None,
     ) -> None:
         if not 1 <= min_chars <= max_chars:
@@ -197,7 +208,7 @@ class LineStream:
         self.seed, self.min_chars, self.max_chars = seed, min_chars, max_chars
         self._sampler = TextSampler(split=split)
         chosen = select_fonts(discover_fonts(), split) if fonts is None else fonts
-        self._renderer = LineRenderer(chosen, height=height, degrade=degrade, worn_share=worn_share)
+        self._renderer = LineRenderer(chosen, height=height, degrade=degrade, worn_share=worn_share, loose=loose)
         self._kept: tuple[int, tuple[Setting, ...]] | None = None
 
     def __iter__(self) -> Iterator[LineSample]:

@@ -29,12 +29,14 @@ class NetworkConfig:
 
 @dataclass(frozen=True)
 class LinesConfig:
-    """Rendered text lines. Lengths are in characters; `degrade` scales all damage (0: clean). The exported checkpoint
-    asks for lines wider than `max_aspect` times their height to be read in pieces."""
+    """Rendered text lines. Lengths are in characters; `degrade` scales all damage (0: clean); `loose` is how often they
+    have much paper above and below, which the parser cuts away. The exported checkpoint asks for lines wider than
+    `max_aspect` times their height to be read in pieces."""
 
     min_chars: int = 1
     max_chars: int = 70
     degrade: float = 1.0
+    loose: float = 1.0
     chunk: int = 2048
     workers: int = 1
     max_aspect: float = 25.0

@@ -126,6 +126,7 @@ class LineChunks(IterableDataset[tuple[int, list[LineBatch]]]):
         min_chars: int = 1,
         max_chars: int = 70,
         degrade: float = 1.0,
+        loose: float = 1.0,
         chunk: int = 2048,
         budget: int = 6000,
         token_px: int = 32,
@@ -135,7 +136,7 @@ class LineChunks(IterableDataset[tuple[int, list[LineBatch]]]):
     ) -> None:
         self.tokenizer = tokenizer
         self.seed, self.start, self.split = seed, start, split
-        self.min_chars, self.max_chars, self.degrade = min_chars, max_chars, degrade
+        self.min_chars, self.max_chars, self.degrade, self.loose = min_chars, max_chars, degrade, loose
         self.chunk, self.budget = chunk, budget
         self.token_px, self.patch_px, self.block_length, self.draws = token_px, patch_px, block_length, draws
 
@@ -156,6 +157,7 @@ class LineChunks(IterableDataset[tuple[int, list[LineBatch]]]):
                 min_chars=self.min_chars,
                 max_chars=self.max_chars,
                 degrade=self.degrade,
+                loose=self.loose,
             )
         )
         samples = sorted((next(stream) for _ in range(self.chunk)), key=lambda s: (s.image.shape[1], s.text))

@@ -93,6 +93,7 @@ class Feed:
             min_chars=min(lines.min_chars, progress.max_chars),
             max_chars=progress.max_chars,
             degrade=lines.degrade,
+            loose=lines.loose,
             chunk=lines.chunk,
             budget=config.batch_positions,
             token_px=images.factor,

@@ -20,6 +20,7 @@ from mineru_diffusion.document.crops import fit_line, layout_image, resize_by_ne
 from mineru_diffusion.engine.types import CheckpointProfile
 from mineru_diffusion.errors import UsageError
 from mineru_diffusion.model import MinerUDiffusionProcessor
+from mineru_diffusion.parsing.lines import close_crop
 from mineru_diffusion.synthesis.sample import Sample
 from mineru_diffusion.synthesis.shards import count_rows, read_rows
 from mineru_diffusion.training.data import worker_share
@@ -65,7 +66,7 @@ def prepare_image(sample: Sample, profile: CheckpointProfile, factor: int) -> Im
     if sample.task == "layout":
         return layout_image(image, profile.layout_image_size)
     if sample.task == "text" and profile.text_unit == "line":
-        return fit_line(image, height=profile.line_height, multiple=factor)
+        return fit_line(close_crop(image), height=profile.line_height, multiple=factor)
     return resize_by_need(image)
 
 

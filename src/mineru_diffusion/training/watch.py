@@ -16,6 +16,7 @@ from mineru_diffusion.engine.local import LocalEngine
 from mineru_diffusion.engine.types import DecodingParams, Request, Task
 from mineru_diffusion.evaluation.lines import held_out_lines
 from mineru_diffusion.model.checkpoint import Checkpoint
+from mineru_diffusion.parsing.lines import close_crop
 from mineru_diffusion.synthesis.shards import read_shards
 from mineru_diffusion.training.config import LINES, TrainConfig
 from mineru_diffusion.training.network import Parts
@@ -69,7 +70,8 @@ class Watcher:
             if LINES in self.config.sources:
                 longest = self.config.lines.max_chars
                 for line, _ in held_out_lines(wanted, min_chars=min(10, longest), max_chars=longest):
-                    picture = fit_line(Image.fromarray(line.image), height=profile.line_height, multiple=images.factor)
+                    picture = close_crop(Image.fromarray(line.image))
+                    picture = fit_line(picture, height=profile.line_height, multiple=images.factor)
                     self._samples.append((picture, "text", line.text))
             if self.config.data.held_out:
                 for sample in islice(read_shards(shard_files(self.config.data.held_out)), wanted):
