@@ -261,6 +261,8 @@ def test_an_engine_that_keeps_failing_is_unhealthy(tmp_path: Path) -> None:
         assert answer.json()["status"] == "unhealthy"
         assert client.post(PATH, json=chat()).status_code == 200
         assert client.get("/health").status_code == 200
+        seen = client.head("/health")
+        assert (seen.status_code, seen.content) == (200, b"")
     assert engine.closed
 
 

@@ -16,6 +16,7 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from mineru_diffusion.assets import packaged_checkpoint
+from mineru_diffusion.serving.listening import listen
 
 from .serving_fakes import chat, data_uri, inside, sent, until
 
@@ -205,8 +206,20 @@ def test_zz_sigterm_lets_running_requests_finish(server: Server, tmp_path: Path)
     assert KEY not in server.log.read_text()
 
 
-def test_a_missing_address_is_said_at_once(tmp_path: Path) -> None:
+def test_a_wrong_argument_is_said_at_once() -> None:
     command = [sys.executable, "-m", "mineru_diffusion.cli", "serve", "--log-level", "loud"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "log level" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["serve", "demo"])
+def test_a_taken_port_is_said_before_a_checkpoint_is_loaded(name: str, tmp_path: Path) -> None:
+    with listen("127.0.0.1", 0) as taken:
+        port = str(taken.getsockname()[1])
+        # An empty folder: loading it would be the error.
+        command = [sys.executable, "-m", "mineru_diffusion.cli", name, "--model", str(tmp_path), "--port", port]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"cannot listen at 127.0.0.1:{port}" in done.stderr
+    assert "choose another" in done.stderr

@@ -66,6 +66,7 @@ def serve_command(
         if log_level.lower() not in ("debug", "info", "warning", "error"):
             raise UsageError(f"unknown log level {log_level!r}; use debug, info, warning or error")
         try:
+            from mineru_diffusion.serving.listening import listen
             from mineru_diffusion.serving.run import serve
             from mineru_diffusion.serving.settings import MIB, ServerSettings, default_data_dir
         except ModuleNotFoundError as error:
@@ -92,5 +93,7 @@ def serve_command(
         from mineru_diffusion.engine import load_engine
 
         cache = None if cache_mib is None else cache_mib * MIB
-        engine = load_engine(model, device=device, dtype=dtype, max_rows=max_rows, cache_bytes=cache)
-        serve(engine, settings, host=host, port=port, level=log_level.upper())
+        # The address first: a checkpoint can take a minute to load, for nothing if the port is taken.
+        with listen(host, port) as listening:
+            engine = load_engine(model, device=device, dtype=dtype, max_rows=max_rows, cache_bytes=cache)
+            serve(engine, settings, listening, level=log_level.upper())

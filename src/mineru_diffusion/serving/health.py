@@ -14,6 +14,7 @@ from mineru_diffusion.serving.state import state_of
 router = APIRouter()
 
 
+@router.head("/health", include_in_schema=False)
 @router.get("/health")
 async def health(request: Request) -> JSONResponse:
     """200 if the engine works, else 503. Needs no key and tells no more than it must."""

@@ -14,11 +14,11 @@ BACKLOG = 512
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A bound socket: whether the address works is known before anything starts.
+    """A bound socket: whether the address works is known before anything starts. Who connects waits until it does.
 
     Args:
         host: address to listen at; an IPv6 address or `0.0.0.0` also work.
-        port: 0 takes any free one.
+        port: 0 takes any free one; `url_of` says which.
 
     Raises:
         UsageError: the address cannot be used.

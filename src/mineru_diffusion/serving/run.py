@@ -11,7 +11,7 @@ import uvicorn
 
 from mineru_diffusion.serving.app import create_app, new_state
 from mineru_diffusion.serving.guard import log_as_json
-from mineru_diffusion.serving.listening import BACKLOG, end_in_order, listen, url_of
+from mineru_diffusion.serving.listening import BACKLOG, end_in_order, url_of
 from mineru_diffusion.serving.settings import ServerSettings
 from mineru_diffusion.serving.state import ServerState
 from mineru_diffusion.serving.worker import ServedEngine
@@ -23,21 +23,18 @@ GIVING_UP_SECONDS = 10
 """Time for what was given up at the end to say so: passes that are running come to their end first."""
 
 
-def serve(
-    engine: ServedEngine, settings: ServerSettings, *, host: str = "127.0.0.1", port: int = 8000, level: str = "INFO"
-) -> None:
+def serve(engine: ServedEngine, settings: ServerSettings, listening: socket.socket, *, level: str = "INFO") -> None:
     """Serve until told to stop (SIGTERM or Ctrl-C): running requests get `shutdown_timeout` seconds to finish, then
     they are told to come back (503).
 
     Args:
         engine: closed at the end.
         settings: limits and switches.
-        host: address to listen at; an IPv6 address or `0.0.0.0` also work.
-        port: 0 takes any free one; the log says which.
+        listening: a socket from `listen`.
         level: of the log.
 
     Raises:
-        UsageError: the address cannot be used, or the data folder.
+        UsageError: the data folder cannot be used.
     """
     state = new_state(engine, settings)
     log_as_json(level)
@@ -50,13 +47,10 @@ def serve(
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=math.ceil(settings.shutdown_timeout + GIVING_UP_SECONDS),
         backlog=BACKLOG,
-        host=host,
-        port=port,
     )
-    with listen(host, port) as listening:
-        logger.info("listening", extra={"event": "listening", "url": url_of(listening)})
-        end_in_order()
-        OrderlyServer(config, state).run(sockets=[listening])
+    logger.info("listening", extra={"event": "listening", "url": url_of(listening)})
+    end_in_order()
+    OrderlyServer(config, state).run(sockets=[listening])
 
 
 class OrderlyServer(uvicorn.Server):
