@@ -239,8 +239,9 @@ class LineStream:
 def _gaps(text: str, em: int, rng: np.random.Generator) -> NDArray[np.float64] | None:
     """Extra pixels after each character: letter-spaced lines, justified ones, or columns of a table."""
     roll = rng.random()
-    if roll < 0.06:
-        return np.full(len(text), em * rng.uniform(-0.03, 0.12))
+    if roll < 0.1:
+        # Word processors that squeeze a paragraph make its letters touch.
+        return np.full(len(text), em * (rng.uniform(-0.03, 0.12) if roll < 0.06 else rng.uniform(-0.09, -0.02)))
     if roll > 0.4:
         return None
     spaces = np.array([c == " " for c in text])
