@@ -262,3 +262,21 @@ def test_two_lines_of_a_headline_that_touch_are_two() -> None:
         single = Image.new("RGB", (900, 80), "white")
         ImageDraw.Draw(single).text((10, 10), text, fill="black", font=font(44))
         assert len(split_lines(single).lines) == 1, text
+
+
+@pytest.mark.parametrize("radius", [0, 14])
+@pytest.mark.parametrize("margin", [0, 6])
+def test_a_headline_in_a_dark_box_is_cut_at_its_letters(radius: int, margin: int) -> None:
+    picture = Image.new("RGB", (400 + 2 * margin, 44 + 2 * margin), "white")
+    draw = ImageDraw.Draw(picture)
+    draw.rounded_rectangle((margin, margin, 399 + margin, 43 + margin), radius, fill=(35, 30, 60))
+    draw.text((margin + 40, margin + 8), "INDUSTRY WATCH", fill="white", font=font(24))
+    found = split_lines(picture)
+    (line,) = found.lines
+    assert line.ink_height < 28
+    crop = np.asarray(found.crop(line.box).convert("L"))
+    assert np.median(crop) > 180
+    # The letters and nothing else: no border, no corner.
+    assert line.box[0] == pytest.approx(margin + 38, abs=6)
+    assert crop[:1].min() > 150
+    assert crop[-1:].min() > 150

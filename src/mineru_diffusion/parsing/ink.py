@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageDraw, ImageOps
 
 Mask = NDArray[np.bool_]
 
@@ -101,6 +101,25 @@ def _despeckle(mask: Mask) -> Mask:
     near[:-1] += wide[1:]
     kept: Mask = mask & (near >= 3)
     return kept
+
+
+def dark_on_light(image: Image.Image) -> Image.Image:
+    """The negative of a region that is mostly a dark box; the light page around the box becomes the box's paper too, or
+    its border would be the heaviest stroke of all.
+
+    Args:
+        image: any mode.
+
+    Returns:
+        An RGB image of the same size.
+    """
+    picture = image.convert("RGB")
+    red, green, blue = np.median(np.asarray(picture).reshape(-1, 3), axis=0).astype(int).tolist()
+    right, bottom = picture.width - 1, picture.height - 1
+    for corner in ((0, 0), (right, 0), (0, bottom), (right, bottom)):
+        if sum(picture.getpixel(corner)) > red + green + blue + 3 * 100:  # type: ignore[arg-type]
+            ImageDraw.floodfill(picture, corner, (red, green, blue), thresh=150)
+    return ImageOps.invert(picture)
 
 
 def remove_rules(mask: Mask, *, shortest: int, thickest: int = 9) -> Mask:

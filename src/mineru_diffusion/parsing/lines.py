@@ -16,7 +16,7 @@ from PIL import Image, ImageOps
 
 from mineru_diffusion.document.crops import paper_colour
 from mineru_diffusion.parsing.bands import Band, column_spans, row_bands, typical_height
-from mineru_diffusion.parsing.ink import Mask, ink_mask, inked_columns, remove_rules, spans
+from mineru_diffusion.parsing.ink import Mask, dark_on_light, ink_mask, inked_columns, remove_rules, spans
 
 Box = tuple[int, int, int, int]
 """Left, top, right, bottom in pixels, right and bottom exclusive."""
@@ -29,6 +29,8 @@ LEAST_INK = 0.4
 """A close crop of a single line is at least this part of what it was cut from."""
 TALLEST = 4.0
 """Bands higher than this many usual lines are no text."""
+DARK = 100
+"""Grey level; a region whose median is below it is light writing on a dark box."""
 WORK_PIXELS = 2_500_000
 """Larger regions are searched at a smaller scale."""
 SKEWS = tuple(x / 4 for x in range(-12, 13))
@@ -125,6 +127,9 @@ def split_lines(
     """
     scale = max(1, math.ceil(math.sqrt(image.width * image.height / WORK_PIXELS)))
     grey = image.convert("L")
+    if np.median(np.asarray(grey)[::2, ::2]) < DARK:
+        image = dark_on_light(image)
+        grey = image.convert("L")
     small = grey.reduce(scale) if scale > 1 else grey
     mask = _text_mask(small)
     if not mask.any():
