@@ -16,10 +16,8 @@ from PIL import Image, ImageOps
 
 from mineru_diffusion.document.crops import paper_colour
 from mineru_diffusion.parsing.bands import Band, column_spans, row_bands, typical_height
+from mineru_diffusion.parsing.drop_caps import Box, as_capital, find_drop_cap
 from mineru_diffusion.parsing.ink import Mask, dark_on_light, ink_mask, inked_columns, remove_rules, spans
-
-Box = tuple[int, int, int, int]
-"""Left, top, right, bottom in pixels, right and bottom exclusive."""
 
 MAX_ASPECT = 25.0
 """Width to height of the longest crop: about 60 to 80 characters of book text."""
@@ -52,6 +50,7 @@ class TextLine:
         indented: it starts clearly to the right of the column's left edge.
         short: it ends clearly before the column's right edge.
         spaced: the gap above is clearly larger than usual in the region.
+        drop_cap: the first piece is a large letter that stands beside this line and others; `box` is without it.
     """
 
     box: Box
@@ -63,9 +62,12 @@ class TextLine:
     short: bool = False
     spaced: bool = False
     glued: frozenset[int] = frozenset()
+    drop_cap: bool = False
 
     def joined(self, texts: Sequence[str]) -> str:
         """The line's text from its pieces' texts."""
+        if self.drop_cap and texts:
+            texts = (as_capital(texts[0]), *texts[1:])
         return join_pieces(texts, self.glued)
 
 
@@ -131,7 +133,8 @@ def split_lines(
         image = dark_on_light(image)
         grey = image.convert("L")
     small = grey.reduce(scale) if scale > 1 else grey
-    mask = _text_mask(small)
+    ink = ink_mask(small, open_solids=True)
+    mask = _without_rules(ink)
     if not mask.any():
         return RegionLines(image, 0.0, ())
     skew = estimate_skew(mask)
@@ -139,11 +142,12 @@ def split_lines(
         paper = paper_colour(image)
         image = image.convert("RGB").rotate(skew, Image.Resampling.BICUBIC, fillcolor=paper)
         small = image.convert("L").reduce(scale) if scale > 1 else image.convert("L")
-        mask = _text_mask(small)
+        ink = ink_mask(small, open_solids=True)
+        mask = _without_rules(ink)
     usual = usual_height / scale if usual_height else None
     lines: list[TextLine] = []
     for column, (left, right) in enumerate(column_spans(mask)):
-        lines += _column_lines(mask[:, left:right], left, column, max_aspect, usual)
+        lines += _column_lines(ink[:, left:right], mask[:, left:right], left, column, max_aspect, usual)
     if scale > 1:
         lines = [_enlarge(line, scale, image.size) for line in lines]
     return RegionLines(image, skew, tuple(lines))
@@ -182,7 +186,10 @@ def join_pieces(texts: Sequence[str], glued: Collection[int] = ()) -> str:
 
 
 def _text_mask(grey: Image.Image) -> Mask:
-    mask = ink_mask(grey, open_solids=True)
+    return _without_rules(ink_mask(grey, open_solids=True))
+
+
+def _without_rules(mask: Mask) -> Mask:
     # Longer than any stroke of a letter: a quarter of the region, or the bar of a very large T.
     return remove_rules(mask, shortest=max(70, min(mask.shape[0], mask.shape[1] // 4)))
 
@@ -217,12 +224,19 @@ def estimate_skew(mask: Mask) -> float:
     return SKEWS[best] if abs(SKEWS[best]) >= 0.5 and scores[best] > 1.25 * level else 0.0
 
 
-def _column_lines(mask: Mask, offset: int, column: int, max_aspect: float, usual: float | None) -> list[TextLine]:
-    """Lines of one column; `offset` is its left edge in the region."""
+def _column_lines(
+    ink: Mask, mask: Mask, offset: int, column: int, max_aspect: float, usual: float | None
+) -> list[TextLine]:
+    """Lines of one column; `offset` is its left edge in the region, `mask` its ink without rules."""
     height, width = mask.shape
     bands = row_bands(mask)
     if not bands:
         return []
+    cap = find_drop_cap(ink, bands)
+    if cap:
+        mask = mask.copy()
+        mask[cap[1] : cap[3], cap[0] : cap[2]] = False
+        bands = row_bands(mask)
     typical = typical_height(bands)
     if len(bands) >= 4:
         # What towers over the other lines in a region of text is a picture that the layout overlooked.
@@ -230,7 +244,9 @@ def _column_lines(mask: Mask, offset: int, column: int, max_aspect: float, usual
     if len(bands) < 3 and usual:
         typical = usual
     inks = [_ink_span(mask[b.top : b.bottom]) for b in bands]
-    lefts = sorted(left for left, _ in inks)
+    # A line beside a drop cap tells nothing of the column's edge, and is not indented.
+    free = [left for band, (left, _) in zip(bands, inks, strict=True) if not (cap and band.top < cap[3])]
+    lefts = sorted(free or [left for left, _ in inks])
     rights = sorted(right for _, right in inks)
     left_edge = lefts[len(lefts) // 10]
     right_edge = rights[len(rights) - 1 - len(rights) // 10]
@@ -245,6 +261,8 @@ def _column_lines(mask: Mask, offset: int, column: int, max_aspect: float, usual
         side = max(2, round(MARGIN * (bottom - top)))
         box = (max(0, left - side) + offset, top, min(width, right + side) + offset, bottom)
         pieces, glued = _pieces(mask[band.top : band.bottom], box, offset, max_aspect)
+        if cap and not i:
+            pieces, glued = (_around(cap, offset, mask.shape), *pieces), frozenset({1, *(n + 1 for n in glued)})
         lines.append(
             TextLine(
                 box=box,
@@ -252,13 +270,21 @@ def _column_lines(mask: Mask, offset: int, column: int, max_aspect: float, usual
                 ink_height=band.height,
                 cap_height=_cap_height(mask[band.top : band.bottom]),
                 column=column,
-                indented=left - left_edge > 0.6 * typical,
+                indented=left - left_edge > 0.6 * typical and not (cap and band.top < cap[3]),
                 short=right_edge - right > max(2 * typical, 0.08 * width),
                 spaced=bool(i) and gaps[i - 1] > usual_gap + 0.5 * typical,
                 glued=glued,
+                drop_cap=bool(cap) and not i,
             )
         )
     return lines
+
+
+def _around(cap: Box, offset: int, shape: tuple[int, ...]) -> Box:
+    """The crop of a drop cap. Little paper beside it: the lines are near."""
+    left, top, right, bottom = cap
+    margin = round(MARGIN * (bottom - top))
+    return max(0, left - 2) + offset, max(0, top - margin), right + 2 + offset, min(shape[0], bottom + margin)
 
 
 def _cap_height(mask: Mask) -> int:
