@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from mineru_diffusion.assets import packaged_checkpoint
 from mineru_diffusion.benchmarks.ar import bench_ar
 from mineru_diffusion.benchmarks.common import race, save, table
-from mineru_diffusion.benchmarks.decode import decode_crops_plainly
+from mineru_diffusion.benchmarks.decode import bench_decode, decode_crops_plainly
 from mineru_diffusion.benchmarks.roofline import DecoderPass, matrix_weights
 from mineru_diffusion.cli import app
 from mineru_diffusion.engine import DecodingParams, LocalEngine, Request
@@ -32,6 +32,17 @@ def test_both_sides_of_the_decode_benchmark_give_the_same_tokens() -> None:
         assert left.steps == list(right.steps)
         # A pass for the prompt and one a block are what the engine does without.
         assert left.passes == right.nfe + 1 + 24 // checkpoint.profile.block_length
+
+
+def test_the_decode_benchmark_reads_crops_one_by_one_and_together(tmp_path: Path) -> None:
+    bench_decode(crops=10, rounds=1, middle=False, out=tmp_path / "d.json")
+    rows = json.loads((tmp_path / "d.json").read_text(encoding="utf-8"))["rows"]
+    assert [(row["crops"], row["ours"]) for row in rows] == [
+        (crops, ours) for crops in ("8 x 1", "10") for ours in ("same work", "as it ships")
+    ]
+    # Positions behind the stop and late joins aside, the same tokens come out.
+    assert [row["same tokens"] for row in rows[::2]] == ["8/8", "10/10"]
+    assert rows[0]["tokens"] < rows[2]["tokens"]
 
 
 def test_contestants_take_turns() -> None:

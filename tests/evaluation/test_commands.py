@@ -52,7 +52,7 @@ def call(*arguments: object) -> tuple[int, str]:
     result = runner.invoke(app, [str(a) for a in arguments])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
-    return result.exit_code, result.output
+    return result.exit_code, result.stdout if result.exit_code == 0 else result.output
 
 
 def test_lines_by_threshold_as_ever(engine: BlankEngine, tmp_path: Path) -> None:

@@ -65,7 +65,9 @@ def test_a_sweep_with_a_random_network() -> None:
     checkpoint = random_checkpoint()
     short = replace(checkpoint.profile, max_tokens=16, line_max_aspect=100.0)
     with LocalEngine(replace(checkpoint, profile=short)) as engine:
-        curve = speed_curve(engine, sweeps, lines=2)
+        told: list[tuple[int, int]] = []
+        curve = speed_curve(engine, sweeps, lines=2, progress=lambda done, total: told.append((done, total)))
+    assert told == [(done, 4) for done in range(5)]
     assert curve.baseline.tokens_per_step == 1
     fast, two, eight = curve.points
     assert fast.tokens_per_step > 2

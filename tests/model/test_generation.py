@@ -75,6 +75,19 @@ def test_a_configuration_object() -> None:
     assert out.steps.max() == 2
 
 
+def test_the_prefix_policy_by_its_joint_confidence() -> None:
+    model, _ = random_model()
+    batch, _ = inputs()
+
+    def steps(joint: float) -> int:
+        config = BlockDiffusionGenerationConfig(max_new_tokens=8, block_length=8, policy="prefix", joint=joint)
+        return int(model.generate(**batch, generation_config=config, threshold=1.0, eos_token_id=[10**6]).steps.max())
+
+    # A joint confidence of nothing is always enough; one of certainty never is, and leaves a token a step.
+    assert steps(0.0) == 1
+    assert steps(1.0) == 8
+
+
 def test_only_the_sequences() -> None:
     model, _ = random_model()
     batch, _ = inputs()

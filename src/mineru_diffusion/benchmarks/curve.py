@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mineru_diffusion.benchmarks.common import save, table
@@ -20,6 +20,7 @@ def bench_curve(
     plot: Path | None = None,
     device: str = "auto",
     out: Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> str:
     """Run it.
 
@@ -31,6 +32,7 @@ def bench_curve(
         plot: PNG file to draw.
         device: where to run.
         out: JSON file to write.
+        progress: called with how many settings are done and how many there are.
 
     Raises:
         UsageError: an unknown policy.
@@ -43,7 +45,7 @@ def bench_curve(
         from mineru_diffusion.evaluation.plots import plot_speed_curve
     sweeps = {name: values for name, values in DEFAULT_SWEEPS.items() if policies is None or name in policies}
     with load_engine(model, device=device) as engine:
-        curve = speed_curve(engine, sweeps, lines=lines, seed=seed)
+        curve = speed_curve(engine, sweeps, lines=lines, seed=seed, progress=progress)
     points = [
         {
             "policy": point.policy,

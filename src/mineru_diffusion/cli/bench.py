@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from mineru_diffusion.cli.app import DEVICE_HELP, app, errors_as_exit_codes
+from mineru_diffusion.cli.counting import counted
 
 BENCHMARKS = {
     "decode": "the engine against a plain loop, one crop and a page",
@@ -66,7 +67,8 @@ def _run(name: str, model: Path | None, out: Path | None, options: dict[str, Any
     if name == "curve":
         from mineru_diffusion.benchmarks.curve import bench_curve
 
-        return bench_curve(model, out=out, **options)
+        with counted("settings") as progress:
+            return bench_curve(model, out=out, progress=progress, **options)
     if name == "roofline":
         from mineru_diffusion.benchmarks.roofline import bench_roofline
 

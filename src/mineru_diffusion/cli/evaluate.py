@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mineru_diffusion.cli.app import DEVICE_HELP, DTYPE_HELP, app, errors_as_exit_codes
+from mineru_diffusion.cli.counting import counted
 
 if TYPE_CHECKING:
     from mineru_diffusion.evaluation.curve import SpeedCurve
@@ -59,7 +60,9 @@ def eval_command(
             from mineru_diffusion.evaluation.tasks import TASKS, evaluate_tasks
 
             names = TASKS if tasks == "all" else _names(tasks)
-            typer.echo(_task_table(evaluate_tasks(model, names, samples=samples, force=force, out=out, **common)))
+            with counted("sets") as progress:
+                found = evaluate_tasks(model, names, samples=samples, force=force, out=out, progress=progress, **common)
+            typer.echo(_task_table(found))
             return
         if policies is not None or plot is not None:
             typer.echo(_curve_tables(_curve(model, policies, chosen, plot, out, **common)))
@@ -67,7 +70,9 @@ def eval_command(
         from mineru_diffusion.evaluation.lines import evaluate_lines
 
         sweep: dict[str, Any] = {} if chosen is None else {"thresholds": chosen}
-        typer.echo(score_table(evaluate_lines(model, out=out, **sweep, **common)))
+        with counted("thresholds") as progress:
+            scores = evaluate_lines(model, out=out, progress=progress, **sweep, **common)
+        typer.echo(score_table(scores))
 
 
 def _names(given: str) -> list[str]:
@@ -99,8 +104,8 @@ def _curve(
     sweeps = {name: DEFAULT_SWEEPS[name] for name in names}
     if thresholds is not None:
         sweeps["threshold"] = thresholds
-    with borrowed_engine(None, model, device=device, dtype=dtype) as engine:
-        curve = speed_curve(engine, sweeps, lines=lines, seed=seed)
+    with borrowed_engine(None, model, device=device, dtype=dtype) as engine, counted("settings") as progress:
+        curve = speed_curve(engine, sweeps, lines=lines, seed=seed, progress=progress)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(json.dumps(curve.to_plain(), indent=1) + "\n", encoding="utf-8")

@@ -8,7 +8,7 @@ times the baseline's speed at these).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -120,7 +120,12 @@ def params_of(policy: str, value: float) -> DecodingParams:
 
 
 def speed_curve(
-    engine: LocalEngine, sweeps: Mapping[str, Sequence[float]] | None = None, *, lines: int = 500, seed: int = 0
+    engine: LocalEngine,
+    sweeps: Mapping[str, Sequence[float]] | None = None,
+    *,
+    lines: int = 500,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
 ) -> SpeedCurve:
     """Read the same held-out lines (`held_out_lines`) with every setting.
 
@@ -129,6 +134,7 @@ def speed_curve(
         sweeps: values of the parameter by policy; None: `DEFAULT_SWEEPS`.
         lines: how many.
         seed: of the lines.
+        progress: called with how many settings are done and how many there are.
 
     Raises:
         UsageError: an unknown policy or a value out of range.
@@ -141,6 +147,9 @@ def speed_curve(
     images = [Image.fromarray(sample.image) for sample, _ in samples]
     truths = [sample.text for sample, _ in samples]
 
+    tell = progress or (lambda done, total: None)
+    tell(0, len(settings) + 1)
+
     def measure(policy: str, value: float) -> CurvePoint:
         reading = read_images(engine, images, "text", params_of(policy, value), multiple=engine.image_factor)
         cer = character_error_rate(reading.texts, truths)
@@ -149,4 +158,9 @@ def speed_curve(
     baseline = measure("threshold", 1.0)
     if baseline.tokens_per_step > 1:
         raise EngineError(f"the baseline decided {baseline.tokens_per_step:.3f} tokens a step instead of one")
-    return SpeedCurve(lines, seed, baseline, tuple(measure(*setting) for setting in settings))
+    points: list[CurvePoint] = []
+    for setting in settings:
+        tell(len(points) + 1, len(settings) + 1)
+        points.append(measure(*setting))
+    tell(len(settings) + 1, len(settings) + 1)
+    return SpeedCurve(lines, seed, baseline, tuple(points))

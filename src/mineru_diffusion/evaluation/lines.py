@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -93,6 +93,7 @@ def evaluate_lines(
     skip_after_stop: bool | None = None,
     out: Path | None = None,
     engine: LocalEngine | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> list[LinesScore]:
     """Read held-out lines greedily at each threshold.
 
@@ -101,6 +102,7 @@ def evaluate_lines(
         lines: how many.
         out: where to write the scores and all readings as JSON.
         engine: use this one instead of loading `model`; it stays open.
+        progress: called with how many thresholds are done and how many there are.
 
     Raises:
         UsageError: the checkpoint does not read lines.
@@ -116,7 +118,9 @@ def evaluate_lines(
         truths = [sample.text for sample, _ in samples]
         unseen = [i for i, (_, flag) in enumerate(samples) if flag]
         scores, readings = [], {}
-        for threshold in thresholds:
+        for done, threshold in enumerate(thresholds):
+            if progress:
+                progress(done, len(thresholds))
             params = DecodingParams(
                 policy=policy,  # type: ignore[arg-type]
                 threshold=threshold,

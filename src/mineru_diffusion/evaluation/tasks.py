@@ -147,6 +147,7 @@ def evaluate_tasks(
     dtype: str = "auto",
     out: Path | None = None,
     engine: LocalEngine | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> list[TaskScore]:
     """Measure a checkpoint against the floors.
 
@@ -159,6 +160,7 @@ def evaluate_tasks(
         force: also measure tasks that the checkpoint does not declare.
         out: where to write the report, with all answers, as JSON.
         engine: use this one instead of loading `model`; it stays open.
+        progress: called with how many sets of samples are done and how many there are.
 
     Raises:
         UsageError: an unknown task, or no samples asked for.
@@ -169,7 +171,9 @@ def evaluate_tasks(
     scores: list[TaskScore] = []
     details: dict[str, Any] = {}
     with borrowed_engine(engine, model, device=device, dtype=dtype) as reader:
-        for name in wanted:
+        for done, name in enumerate(wanted):
+            if progress:
+                progress(done, len(wanted))
             count = lines if FLOORS[name].task == "text" else samples
             score, detail = _evaluate(reader, name, count, seed, force)
             scores.append(score)

@@ -59,6 +59,7 @@ class BlockDiffusionGenerationConfig(GenerationConfig):  # type: ignore[misc]
         denoising_steps: steps a block of the `fixed` policy.
         factor: f of the `factor` policy.
         entropy_bound: gamma of the `entropy` policy, nats.
+        joint: joint confidence of the `prefix` policy that is enough for a run from the block's left end.
         seed: seed of the random stream when `temperature` is above 0.
         kwargs: everything else of `GenerationConfig` (`max_new_tokens`, `eos_token_id`, `temperature`, ...).
     """
@@ -70,6 +71,7 @@ class BlockDiffusionGenerationConfig(GenerationConfig):  # type: ignore[misc]
         self.denoising_steps: int | None = kwargs.pop("denoising_steps", None)
         self.factor: float | None = kwargs.pop("factor", None)
         self.entropy_bound: float | None = kwargs.pop("entropy_bound", None)
+        self.joint: float | None = kwargs.pop("joint", None)
         self.seed: int = kwargs.pop("seed", 0)
         super().__init__(**kwargs)
 
@@ -84,6 +86,7 @@ class BlockDiffusionGenerationConfig(GenerationConfig):  # type: ignore[misc]
             steps=self.denoising_steps,
             factor=self.factor,
             gamma=self.entropy_bound,
+            joint=self.joint,
             temperature=float(self.temperature if self.temperature is not None else 1.0) if sampling else 0.0,
             seed=self.seed,
             max_tokens=self.max_new_tokens,
