@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from mineru_diffusion.document.types import BBox, Region
 from mineru_diffusion.engine.types import Result
 from mineru_diffusion.parsing.assemble import finish_region
@@ -87,3 +89,21 @@ def test_statements_are_code() -> None:
 def test_a_formula_in_large_type_is_no_heading() -> None:
     assert said(job("title", ["a 2 + 8 = 12"])) == [("text", "a 2 + 8 = 12")]
     assert said(job("title", ["Why E = mc2 holds"])) == [("title", "Why E = mc2 holds")]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Figure 3: A map", "image_caption"),
+        ("Fig. 2a. A map", "image_caption"),
+        ("Table A.1 | Figures", "table_caption"),
+        ("Listing 1: Simple program", "code_caption"),
+        ("Algorithm 2. Sorting", "code_caption"),
+        ("Code listing 4.1: Sorting", "code_caption"),
+        ("Listing 1 shows the program", "text"),
+        ("Code is poetry: 1 of 2", "text"),
+        ("Algorithms 1: none", "text"),
+    ],
+)
+def test_captions_by_their_first_words(text: str, kind: str) -> None:
+    assert said(job("text", [text])) == [(kind, text)]

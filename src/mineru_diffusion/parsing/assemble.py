@@ -37,6 +37,9 @@ _IMAGE_CAPTION = re.compile(
     r"(?:fig(?:ure)?s?\.?|abb(?:ildung)?\.?|图)\s*[A-Z]?\d+(?:\.\d+)*[a-z]?\s*[.:|—–]", re.IGNORECASE
 )
 _TABLE_CAPTION = re.compile(r"(?:tab(?:le|elle)?\.?|表)\s*[A-Z]?\d+(?:\.\d+)*\s*[.:|—–]", re.IGNORECASE)
+_CODE_CAPTION = re.compile(
+    r"(?:(?:code\s+)?listing|code|algorithmus|algorithm|quelltext)\s*[A-Z]?\d+(?:\.\d+)*\s*[.:|—–]", re.IGNORECASE
+)
 _WORD = re.compile(r"[^\W\d_]{3}")
 _LONGEST_CAPTION = 1000
 _FEW_LINES = 2
@@ -191,4 +194,6 @@ def _kind_by_content(region: Region) -> str:
             return "image_caption"
         if _TABLE_CAPTION.match(region.content):
             return "table_caption"
+        if _CODE_CAPTION.match(region.content):
+            return "code_caption"
     return region.kind
