@@ -33,13 +33,10 @@ _SAID = {
 }
 #: Kinds whose lines always make one run of text.
 _ONE_RUN = frozenset({"title", "table_caption", "image_caption", "code_caption", "header", "footer", "page_number"})
-_IMAGE_CAPTION = re.compile(
-    r"(?:fig(?:ure)?s?\.?|abb(?:ildung)?\.?|图)\s*(?:[A-Z]\.?)?\d+(?:\.\d+)*[a-z]?\s*[.:|—–]", re.IGNORECASE
-)
-_TABLE_CAPTION = re.compile(r"(?:tab(?:le|elle)?\.?|表)\s*(?:[A-Z]\.?)?\d+(?:\.\d+)*\s*[.:|—–]", re.IGNORECASE)
-_CODE_CAPTION = re.compile(
-    r"(?:(?:code\s+)?listing|code|algorithmus|algorithm|quelltext)\s*(?:[A-Z]\.?)?\d+(?:\.\d+)*\s*[.:|—–]", re.IGNORECASE
-)
+_NUMBER = r"\s*(?:[A-Z]\.?)?\d+(?:\.\d+)*[a-z]?\s*[.:|—–]"
+_IMAGE_CAPTION = re.compile(r"(?:fig(?:ure)?s?\.?|abb(?:ildung)?\.?|图)" + _NUMBER, re.IGNORECASE)
+_TABLE_CAPTION = re.compile(r"(?:tab(?:le|elle)?\.?|表)" + _NUMBER, re.IGNORECASE)
+_CODE_CAPTION = re.compile(r"(?:(?:code\s+)?listing|code|algorithm(?:us)?|quelltext)" + _NUMBER, re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]{3}")
 _LONGEST_CAPTION = 1000
 _FEW_LINES = 2
