@@ -10,7 +10,8 @@ from mineru_diffusion.document.types import BBox, Region
 from mineru_diffusion.engine.types import Result
 from mineru_diffusion.parsing.assemble import finish_region
 from mineru_diffusion.parsing.crops import RegionJob
-from mineru_diffusion.parsing.lines import Box, TextLine
+from mineru_diffusion.parsing.ink import Box
+from mineru_diffusion.parsing.lines import TextLine
 
 
 def job(kind: str, lines: Sequence[str | Sequence[str]], *, top: float = 0.3, short: Sequence[int] = ()) -> RegionJob:

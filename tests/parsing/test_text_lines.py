@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from parsing_fakes import add_noise, draw_lines, font
 from PIL import Image, ImageDraw
 
-from mineru_diffusion.parsing.lines import LEAST_INK, close_crop, join_pieces, line_pieces, split_lines
+from mineru_diffusion.parsing.lines import LEAST_INK, close_crop, line_pieces, split_lines
+from mineru_diffusion.parsing.pieces import join_pieces
 
 TEXT = [
     "The quick brown fox jumps over",

@@ -17,7 +17,8 @@ from mineru_diffusion import __version__
 from mineru_diffusion.document.crops import fit_line
 from mineru_diffusion.engine.types import CheckpointProfile
 from mineru_diffusion.evaluation.lines import held_out_lines
-from mineru_diffusion.parsing.lines import join_pieces, line_pieces
+from mineru_diffusion.parsing.lines import line_pieces
+from mineru_diffusion.parsing.pieces import join_pieces
 
 
 @dataclass(frozen=True)

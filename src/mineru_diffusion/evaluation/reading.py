@@ -10,7 +10,8 @@ from PIL import Image
 
 from mineru_diffusion.document.crops import fit_line, layout_image, resize_by_need
 from mineru_diffusion.engine.types import CheckpointProfile, DecodingParams, Engine, Request, Result, Task
-from mineru_diffusion.parsing.lines import join_pieces, line_pieces
+from mineru_diffusion.parsing.lines import line_pieces
+from mineru_diffusion.parsing.pieces import join_pieces
 
 
 @dataclass(frozen=True)

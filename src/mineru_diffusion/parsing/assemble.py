@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from mineru_diffusion.document.formulas import clean_formula
@@ -33,6 +34,7 @@ _SAID = {
 }
 #: Kinds whose lines always make one run of text.
 _ONE_RUN = frozenset({"title", "table_caption", "image_caption", "code_caption", "header", "footer", "page_number"})
+_RUNNING = frozenset({"text", "list", "ref_text", "unknown"})
 _NUMBER = r"\s*(?:[A-Z]\.?)?\d+(?:\.\d+)*[a-z]?\s*[.:|—–]"
 _IMAGE_CAPTION = re.compile(r"(?:fig(?:ure)?s?\.?|abb(?:ildung)?\.?|图)" + _NUMBER, re.IGNORECASE)
 _TABLE_CAPTION = re.compile(r"(?:tab(?:le|elle)?\.?|表)" + _NUMBER, re.IGNORECASE)
@@ -48,7 +50,7 @@ _EDGE = 0.1
 def finish_region(job: RegionJob) -> list[Region]:
     """The region with what was read.
 
-    Several where a list stands in running text; none where recovered ink turned out to say nothing.
+    Several where a list or a picture stands in running text; none where recovered ink turned out to say nothing.
     """
     if not job.results:
         return [job.region]
@@ -89,9 +91,13 @@ def _from_lines(job: RegionJob) -> list[Region]:
     texts = [line.joined(pieces) for line, pieces in zip(job.lines, said, strict=True)]
     regions = []
     parts = _parts(job, texts, said)
+    pictures = [] if job.region.kind == "table" else [(line, _picture(job.region, box)) for box, line in job.pictures]
+    if job.region.kind in _RUNNING:
+        parts = _cut(parts, {line for line, _ in pictures})
     for kind, first, end in parts:
+        regions += [picture for line, picture in pictures if line == first and job.region.kind in _RUNNING]
         region = job.region
-        if len(parts) > 1:
+        if len(parts) > 1 or (pictures and region.kind in _RUNNING):
             boxes = region.lines[first:end]
             region = replace(region, bbox=_around(boxes), lines=boxes)
         inside = [r for r, line in zip(results, job.piece_line, strict=True) if first <= line < end]
@@ -101,7 +107,24 @@ def _from_lines(job: RegionJob) -> list[Region]:
         if region.kind in ("text", "list") and looks_like_code([text for _, text in full]):
             region = replace(region, kind="code", source={**region.source, "detected": region.kind})
         regions.append(_with_lines(region, [line for line, _ in full], [text for _, text in full]))
-    return regions
+    placed = {id(region) for region in regions}
+    return regions + [picture for _, picture in pictures if id(picture) not in placed]
+
+
+def _picture(region: Region, box: BBox) -> Region:
+    """A picture that the layout took for a part of this text."""
+    return Region(
+        "image", box, angle=region.angle, source={**region.source, "content": "picture", "detected": region.kind}
+    )
+
+
+def _cut(parts: Sequence[tuple[str, int, int]], lines: Collection[int]) -> list[tuple[str, int, int]]:
+    """Parts that end before each of these lines."""
+    cut = []
+    for kind, first, end in parts:
+        borders = [first, *sorted(line for line in lines if first < line < end), end]
+        cut += [(kind, a, b) for a, b in itertools.pairwise(borders)]
+    return cut
 
 
 def _parts(job: RegionJob, texts: Sequence[str], said: Sequence[Sequence[str]]) -> list[tuple[str, int, int]]:
@@ -109,7 +132,7 @@ def _parts(job: RegionJob, texts: Sequence[str], said: Sequence[Sequence[str]]) 
     the text around them."""
     kind, start = job.region.kind, 0
     parts: list[tuple[str, int, int]] = []
-    running = kind in ("text", "list", "ref_text", "unknown") and len(texts) > 1
+    running = kind in _RUNNING and len(texts) > 1
     if running and job.region.bbox[1] < MARGIN and is_running_head(said[0]):
         parts, start = [("header", 0, 1)], 1
     if kind in ("text", "list", "unknown") and all(texts):

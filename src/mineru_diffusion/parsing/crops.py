@@ -37,6 +37,7 @@ class RegionJob:
         piece_line: for every request, the index of the line that it is a piece of.
         results: one slot for every request.
         height: cap height of its lines as a fraction of the page's height, for titles; else 0.
+        pictures: boxes on the page of pictures that the layout took for text, and the line before which each stands.
     """
 
     region: Region
@@ -45,6 +46,7 @@ class RegionJob:
     piece_line: list[int] = field(default_factory=list)
     results: list[Result | None] = field(default_factory=list)
     height: float = 0.0
+    pictures: tuple[tuple[BBox, int], ...] = ()
 
     @property
     def done(self) -> bool:
@@ -114,6 +116,9 @@ def _plan_lines(
         piece_line=piece_line,
         results=[None] * len(requests),
         height=_title_height(found, image) if region.kind == "title" else 0.0,
+        pictures=tuple(
+            (_on_page(found.in_region(box), crop.size, region, image.size), line) for box, line in found.pictures
+        ),
     )
     return job, requests
 

@@ -10,15 +10,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from mineru_diffusion.parsing.bands import Band, typical_height
-from mineru_diffusion.parsing.ink import Mask, inked_columns, inked_rows, spans
+from mineru_diffusion.parsing.ink import Box, Mask, inked_columns, inked_rows, spans
 
 MOST_LINES = 6
 LEAST_HEIGHT = 1.6
 """Of the letter, in lines' heights."""
 _LOOKALIKES = {"0": "O", "1": "I", "l": "I", "|": "I"}
-
-Box = tuple[int, int, int, int]
-"""Left, top, right, bottom in pixels, right and bottom exclusive."""
 
 
 def find_drop_cap(ink: Mask, bands: Sequence[Band]) -> Box | None:

@@ -11,6 +11,9 @@ from PIL import Image, ImageDraw, ImageOps
 
 Mask = NDArray[np.bool_]
 
+Box = tuple[int, int, int, int]
+"""Left, top, right, bottom in pixels, right and bottom exclusive."""
+
 FAINTEST = 24
 """Least contrast to the paper, in grey levels, that counts as ink: paper grain and JPEG noise stay below it."""
 

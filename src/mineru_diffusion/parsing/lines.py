@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,13 +16,21 @@ from PIL import Image, ImageOps
 
 from mineru_diffusion.document.crops import paper_colour
 from mineru_diffusion.parsing.bands import Band, column_spans, row_bands, typical_height
-from mineru_diffusion.parsing.drop_caps import Box, as_capital, find_drop_cap
-from mineru_diffusion.parsing.ink import Mask, dark_on_light, ink_mask, inked_columns, remove_rules, spans
+from mineru_diffusion.parsing.drop_caps import as_capital, find_drop_cap
+from mineru_diffusion.parsing.ink import (
+    FAINTEST,
+    Box,
+    Mask,
+    dark_on_light,
+    ink_mask,
+    inked_columns,
+    remove_rules,
+)
+from mineru_diffusion.parsing.overlooked import overlooked_pictures
+from mineru_diffusion.parsing.pieces import MARGIN, cut_pieces, join_pieces
 
 MAX_ASPECT = 25.0
 """Width to height of the longest crop: about 60 to 80 characters of book text."""
-MARGIN = 0.12
-"""Paper around the ink of a line, as a part of the ink's height."""
 LEAST_INK = 0.4
 """A close crop of a single line is at least this part of what it was cut from."""
 TALLEST = 4.0
@@ -79,11 +87,13 @@ class RegionLines:
         image: the region, turned by `skew` when that is not 0.
         skew: counter-clockwise degrees by which the region was turned to make its lines level.
         lines: column by column, top to bottom; empty for blank paper.
+        pictures: boxes of pictures between the lines, and the number of the line before which each stands.
     """
 
     image: Image.Image
     skew: float
     lines: tuple[TextLine, ...]
+    pictures: tuple[tuple[Box, int], ...] = ()
 
     def crop(self, box: Box) -> Image.Image:
         """The picture of a box, dark on light."""
@@ -145,12 +155,20 @@ def split_lines(
         ink = ink_mask(small, open_solids=True)
         mask = _without_rules(ink)
     usual = usual_height / scale if usual_height else None
+    # The paper's local colour beside a picture is the picture's: what looks like the region's paper is paper.
+    pixels = np.asarray(small).astype(np.int16)
+    solid = ink & (np.abs(pixels - np.median(pixels[::2, ::2])) >= FAINTEST)
     lines: list[TextLine] = []
+    pictures: list[tuple[Box, int]] = []
     for column, (left, right) in enumerate(column_spans(mask)):
-        lines += _column_lines(ink[:, left:right], mask[:, left:right], left, column, max_aspect, usual)
+        found, bands = _column_lines(ink[:, left:right], mask[:, left:right], left, column, max_aspect, usual)
+        for (x0, y0, x1, y1), number in overlooked_pictures(solid[:, left:right], bands):
+            box = (x0 + left, y0, x1 + left, y1)
+            pictures.append((_grown(box, scale, image.size), number + len(lines)))
+        lines += found
     if scale > 1:
         lines = [_enlarge(line, scale, image.size) for line in lines]
-    return RegionLines(image, skew, tuple(lines))
+    return RegionLines(image, skew, tuple(lines), tuple(pictures))
 
 
 def line_pieces(image: Image.Image, max_aspect: float) -> tuple[list[Image.Image], frozenset[int]]:
@@ -161,7 +179,7 @@ def line_pieces(image: Image.Image, max_aspect: float) -> tuple[list[Image.Image
     """
     image = close_crop(image)
     box = (0, 0, image.width, image.height)
-    pieces, glued = _pieces(_text_mask(image.convert("L")), box, 0, max_aspect)
+    pieces, glued = cut_pieces(_text_mask(image.convert("L")), box, 0, max_aspect)
     return [image.crop(piece) for piece in pieces], glued
 
 
@@ -174,15 +192,6 @@ def close_crop(image: Image.Image) -> Image.Image:
     top, bottom = int(rows[0]), int(rows[-1]) + 1
     margin = max(MARGIN * (bottom - top), (LEAST_INK * image.height - (bottom - top)) / 2)
     return image.crop((0, max(0, round(top - margin)), image.width, min(image.height, round(bottom + margin))))
-
-
-def join_pieces(texts: Sequence[str], glued: Collection[int] = ()) -> str:
-    """A line's text from its pieces' texts; no space before those that go on inside a word."""
-    line = ""
-    for number, text in enumerate(texts):
-        between = "" if number in glued or not line or not text.strip() else " "
-        line += between + text.strip()
-    return line
 
 
 def _text_mask(grey: Image.Image) -> Mask:
@@ -226,12 +235,12 @@ def estimate_skew(mask: Mask) -> float:
 
 def _column_lines(
     ink: Mask, mask: Mask, offset: int, column: int, max_aspect: float, usual: float | None
-) -> list[TextLine]:
-    """Lines of one column; `offset` is its left edge in the region, `mask` its ink without rules."""
+) -> tuple[list[TextLine], list[Band]]:
+    """Lines of one column, and their rows; `offset` is its left edge in the region, `mask` its ink without rules."""
     height, width = mask.shape
     bands = row_bands(mask)
     if not bands:
-        return []
+        return [], []
     cap = find_drop_cap(ink, bands)
     if cap:
         mask = mask.copy()
@@ -260,7 +269,7 @@ def _column_lines(
         bottom = min(bottom, height)
         side = max(2, round(MARGIN * (bottom - top)))
         box = (max(0, left - side) + offset, top, min(width, right + side) + offset, bottom)
-        pieces, glued = _pieces(mask[band.top : band.bottom], box, offset, max_aspect)
+        pieces, glued = cut_pieces(mask[band.top : band.bottom], box, offset, max_aspect)
         if cap and not i:
             pieces, glued = (_around(cap, offset, mask.shape), *pieces), frozenset({1, *(n + 1 for n in glued)})
         lines.append(
@@ -277,7 +286,7 @@ def _column_lines(
                 drop_cap=bool(cap) and not i,
             )
         )
-    return lines
+    return lines, bands
 
 
 def _around(cap: Box, offset: int, shape: tuple[int, ...]) -> Box:
@@ -318,73 +327,16 @@ def _ink_span(mask: Mask) -> tuple[int, int]:
     return int(columns[0]), int(columns[-1]) + 1
 
 
-def _pieces(mask: Mask, box: Box, offset: int, max_aspect: float) -> tuple[tuple[Box, ...], frozenset[int]]:
-    """Cut a line at gaps far wider than a word space, then what is still too long at the best word gaps.
-
-    Returns:
-        The pieces, and the numbers of those that begin where there is no gap.
-    """
-    left, top, right, bottom = box
-    size = bottom - top
-    gaps = [(a + offset, b + offset) for a, b in spans(~inked_columns(mask)) if b - a >= 0.16 * size]
-    inner = [(a, b) for a, b in gaps if a > left + size // 4 and b < right - size // 4]
-    wide = [(a, b) for a, b in inner if b - a > 3 * size]
-    side = max(2, round(MARGIN * size))
-    pieces: list[Box] = []
-    glued: set[int] = set()
-    start = left
-    for a, b in [*wide, (right, right)]:
-        end = min(right, a + side) if b > a else right
-        cut = _cut_long((start, top, end, bottom), inner, max_aspect)
-        glued |= {len(pieces) + i for i, (x, *_) in enumerate(cut) if i and not any(a <= x <= b for a, b in inner)}
-        pieces += cut
-        start = max(left, b - side)
-    return tuple(pieces), frozenset(glued)
-
-
-def _cut_long(box: Box, gaps: Sequence[tuple[int, int]], max_aspect: float) -> list[Box]:
-    """The cheapest way to cut: every cut costs, a narrow gap costs more (it may lie between letters), a piece over the
-    limit costs by its excess, and cutting where there is no gap at all costs most."""
-    left, top, right, bottom = box
-    size = bottom - top
-    limit = max_aspect * size
-    if right - left <= limit:
-        return [box]
-    inner = [(a, b) for a, b in gaps if left < a and b < right]
-    # Word gaps are the wide half of all gaps between inked columns; the rest are gaps between letters.
-    widths = sorted(b - a for a, b in inner)
-    word = min(widths[-(len(widths) // 3 + 1)], 0.5 * size) if widths else 0.0
-    places = [((a + b) / 2, 1.0 + 4.0 * max(0.0, 1.0 - (b - a) / word)) for a, b in inner]
-    places += [(x, 8.0) for x in np.arange(left + 0.5 * limit, right, 0.5 * limit).tolist()]
-    places = [(float(left), 0.0), *sorted(places), (float(right), 0.0)]
-    best = [0.0] + [math.inf] * (len(places) - 1)
-    back = [0] * len(places)
-    for end, (x, price) in enumerate(places[1:], start=1):
-        for start in range(end - 1, -1, -1):
-            length = x - places[start][0]
-            if length > 1.6 * limit:
-                break
-            cost = best[start] + price + 10.0 * max(0.0, length / limit - 1.0)
-            if cost < best[end]:
-                best[end], back[end] = cost, start
-    cuts = []
-    end = back[-1]
-    while end:
-        cuts.append(round(places[end][0]))
-        end = back[end]
-    edges = [left, *reversed(cuts), right]
-    return [(a, top, b, bottom) for a, b in itertools.pairwise(edges)]
+def _grown(box: Box, scale: int, size: tuple[int, int]) -> Box:
+    left, top, right, bottom = (v * scale for v in box)
+    return left, top, min(right, size[0]), min(bottom, size[1])
 
 
 def _enlarge(line: TextLine, scale: int, size: tuple[int, int]) -> TextLine:
-    def grow(box: Box) -> Box:
-        left, top, right, bottom = (v * scale for v in box)
-        return left, top, min(right, size[0]), min(bottom, size[1])
-
     return replace(
         line,
-        box=grow(line.box),
-        pieces=tuple(grow(p) for p in line.pieces),
+        box=_grown(line.box, scale, size),
+        pieces=tuple(_grown(piece, scale, size) for piece in line.pieces),
         ink_height=line.ink_height * scale,
         cap_height=line.cap_height * scale,
     )
