@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from mineru_diffusion.model import MinerUDiffusionForConditionalGeneration, Mine
 from mineru_diffusion.model.checkpoint import Checkpoint
 from mineru_diffusion.training.config import DiffusionConfig, NetworkConfig, TrainConfig
 from mineru_diffusion.training.export import line_profile, new_network, new_processor
+
+DEVICE = torch.device(os.environ.get("MINERU_DIFFUSION_TEST_DEVICE", "cpu"))
+"""Where the tests of the engine, and those against the parity kit, run their networks."""
 
 NETWORK = NetworkConfig(
     vision_width=48,
@@ -43,4 +47,4 @@ def profile(block_length: int = 8) -> CheckpointProfile:
 
 def random_checkpoint(block_length: int = 8) -> Checkpoint:
     model, processor = random_model()
-    return Checkpoint(model, processor, profile(block_length), Path("random"))
+    return Checkpoint(model.to(DEVICE), processor, profile(block_length), Path("random"))

@@ -7,13 +7,14 @@ import pytest
 from mineru_diffusion.benchmarks.baseline import decode_plainly
 from mineru_diffusion.model.checkpoint import Checkpoint, load_checkpoint
 from tests.parity import kit
+from tests.tiny import DEVICE
 
 RUNS = [run for run in kit.logic_runs() if not any(" " in stop for stop in run["stop"] or [])]
 
 
 @pytest.fixture(scope="module")
 def checkpoint() -> Checkpoint:
-    return load_checkpoint(kit.checkpoint())
+    return load_checkpoint(kit.checkpoint(), device=DEVICE)
 
 
 @pytest.mark.parametrize("run", RUNS[:: len(RUNS) // 12], ids=lambda run: run["id"])

@@ -14,7 +14,7 @@ from mineru_diffusion.errors import UsageError
 from mineru_diffusion.model import MaskedAttention
 from mineru_diffusion.model.checkpoint import Checkpoint
 from tests.engine.test_engine import CROPS, same
-from tests.tiny import random_checkpoint
+from tests.tiny import DEVICE, random_checkpoint
 
 PARAMS = DecodingParams(max_tokens=24, stop_ids=())
 
@@ -30,20 +30,20 @@ def greedy(checkpoint: Checkpoint, image: object, count: int) -> tuple[list[int]
     profile, model = checkpoint.profile, checkpoint.model
     text = checkpoint.processor.prompt(profile.prompts["text"], images=1, system=profile.system_prompt)
     inputs = checkpoint.processor(images=[image], text=[text], return_tensors="pt")
-    ids = inputs["input_ids"]
-    visual = model.encode_images(inputs["pixel_values"], inputs["image_grid_thw"])
+    ids = inputs["input_ids"].to(DEVICE)
+    visual = model.encode_images(inputs["pixel_values"].to(DEVICE), inputs["image_grid_thw"])
     embeds = model.embed(ids, visual)
     tokens: list[int] = []
     confidences: list[float] = []
     for _ in range(count):
         length = embeds.shape[1]
-        mask = torch.ones((length, length), dtype=torch.bool).tril()
+        mask = torch.ones((length, length), dtype=torch.bool, device=DEVICE).tril()
         logits = model(inputs_embeds=embeds, attention=MaskedAttention(mask)).logits[0, -1]
         probabilities = logits.softmax(-1)
         probabilities[model.config.mask_token_id] = 0
         tokens.append(int(probabilities.argmax()))
         confidences.append(float(probabilities.max()))
-        embeds = torch.cat((embeds, model.embed(torch.tensor([[tokens[-1]]]))), dim=1)
+        embeds = torch.cat((embeds, model.embed(torch.tensor([[tokens[-1]]], device=DEVICE))), dim=1)
     return tokens, confidences
 
 

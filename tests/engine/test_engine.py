@@ -101,11 +101,21 @@ def test_stops_at_the_earliest_stop(engine: LocalEngine) -> None:
 
 def test_a_decided_stop_ends_the_work_behind_it(engine: LocalEngine) -> None:
     (free,) = engine.generate([Request(CROPS[3], params=DecodingParams(threshold=1.0, max_tokens=8, stop_ids=()))])
-    stop = free.tokens[free.steps.index(1)]
-    params = DecodingParams(threshold=1.0, max_tokens=8, stop_ids=(stop,), skip_after_stop=True)
-    (result,) = engine.generate([Request(CROPS[3], params=params)])
-    assert result.finish_reason == "stop"
-    assert stop not in result.tokens
+    place = free.steps.index(1)
+    stop = free.tokens[place]
+    results, asked = [], []
+    for skip in (False, True):
+        before = engine.stats()
+        params = DecodingParams(threshold=1.0, max_tokens=8, stop_ids=(stop,), skip_after_stop=skip)
+        results += engine.generate([Request(CROPS[3], params=params)])
+        asked.append(engine.stats().since(before).asked)
+    for result in results:
+        assert result.finish_reason == "stop"
+        assert stop not in result.tokens
+    # The first step asks for the whole block, those after it only for what is left before the stop.
+    assert asked[1] <= 8 + sum(range(place + 1))
+    assert asked[1] < asked[0]
+    assert results[1].nfe <= results[0].nfe
 
 
 def test_the_mask_is_never_predicted_and_never_in_the_text(engine: LocalEngine) -> None:

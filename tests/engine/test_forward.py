@@ -16,7 +16,7 @@ from mineru_diffusion.engine.quantize import Int8Linear, quantize_model
 from mineru_diffusion.errors import UsageError
 from mineru_diffusion.model.rope import apply_rope, rope_1d
 from tests.engine.test_engine import CROPS, SHORT, same
-from tests.tiny import random_checkpoint
+from tests.tiny import DEVICE, random_checkpoint
 
 
 def test_pieces_equal_the_models_own() -> None:
@@ -90,7 +90,7 @@ def test_a_merged_model_is_saved_and_trained_as_before() -> None:
         torch.testing.assert_close(value, state[name])
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     attention = model.language_model.model.layers[0].self_attn
-    attention.k_proj(torch.ones(1, attention.k_proj.in_features)).sum().backward()
+    attention.k_proj(torch.ones(1, attention.k_proj.in_features, device=DEVICE)).sum().backward()
     optimizer.step()
     changed = {n for n, p in model.named_parameters() if not torch.equal(p, state[n])}
     assert changed == {"language_model.model.layers.0.self_attn.k_proj.weight"}

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
+from tests.tiny import DEVICE
+
 HERE = Path(__file__).parent
 TRIMMED = HERE / "data"
 
@@ -48,7 +50,7 @@ def cases() -> list[str]:
 
 @cache
 def tensors(case: str) -> dict[str, torch.Tensor]:
-    return load_file(str(root() / "cases" / f"{case}.safetensors"))
+    return load_file(str(root() / "cases" / f"{case}.safetensors"), device=str(DEVICE))
 
 
 @cache

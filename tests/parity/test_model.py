@@ -12,6 +12,7 @@ from mineru_diffusion.engine.rows import RowAttention, Run
 from mineru_diffusion.model import MaskedAttention, MinerUDiffusionConfig, MinerUDiffusionForConditionalGeneration
 from mineru_diffusion.model.checkpoint import load_checkpoint
 from tests.parity import kit
+from tests.tiny import DEVICE
 
 TOLERANCE = 1e-4
 CASES = [case for case in kit.cases() if case != "batch2"]
@@ -20,7 +21,7 @@ LENGTHS = (4, 8, 32)
 
 @pytest.fixture(scope="module")
 def model() -> MinerUDiffusionForConditionalGeneration:
-    model = load_checkpoint(kit.checkpoint()).model
+    model = load_checkpoint(kit.checkpoint(), device=DEVICE).model
     # The public implementation's rounding in the first layer; random deep networks amplify the last bit.
     model.vision_model.patch_embed.as_convolution = True
     return model
@@ -82,7 +83,7 @@ def test_masks(case: str, block_length: int) -> None:
     tensors = kit.tensors(case)
     prompt = tensors["input_ids"].shape[1]
     expected = tensors[f"mask_P_plus_64_b{block_length}"].bool()
-    assert torch.equal(block_causal_mask(prompt + 64, prompt, block_length), expected)
+    assert torch.equal(block_causal_mask(prompt + 64, prompt, block_length, DEVICE), expected)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -95,7 +96,7 @@ def test_cached_rows(case: str, block_length: int, model: MinerUDiffusionForCond
     with torch.no_grad():
         embeds = embedded(model, case)[0]
         prompt = embeds.shape[0]
-        mask_row = model.embed(torch.full((1, block_length), model.config.mask_token_id))[0]
+        mask_row = model.embed(torch.full((1, block_length), model.config.mask_token_id, device=DEVICE))[0]
         cache = PagedCache(
             layers=text.num_hidden_layers,
             kv_heads=text.num_key_value_heads,
@@ -103,7 +104,7 @@ def test_cached_rows(case: str, block_length: int, model: MinerUDiffusionForCond
             page_tokens=block_length,
             max_pages=-(-prompt // block_length) + 1,
             dtype=torch.float32,
-            device=torch.device("cpu"),
+            device=DEVICE,
         )
         decoder = InferenceDecoder(model.language_model.model)
         stop = prompt + block_length
@@ -111,13 +112,14 @@ def test_cached_rows(case: str, block_length: int, model: MinerUDiffusionForCond
         run = Run(slots, 0, stop, block_length, -prompt % block_length)
         # Everything is asked for, so that the prompt's logits can be compared as well.
         attention = RowAttention(cache, [run], [(0, stop)], decoder.repeats)
-        hidden = decoder(torch.cat((embeds, mask_row)), torch.arange(stop), stop, attention, None)
+        positions = torch.arange(stop, device=DEVICE)
+        hidden = decoder(torch.cat((embeds, mask_row)), positions, stop, attention, None)
         assert hidden is not None
         logits = model.language_model.lm_head(hidden)
     close(logits[prompt:], expected[f"block0_step0_logits_b{block_length}"])
     tail = expected[f"prompt_logits_b{block_length}"]
     close(logits[prompt - tail.shape[0] : prompt], tail)
-    where = torch.from_numpy(slots[:prompt])
+    where = torch.from_numpy(slots[:prompt]).to(DEVICE)
     for layer in range(text.num_hidden_layers):
         close(cache.keys[layer][where].transpose(0, 1), expected[f"prompt_k{layer}_b{block_length}"])
         close(cache.values[layer][where].transpose(0, 1), expected[f"prompt_v{layer}_b{block_length}"])
@@ -162,5 +164,5 @@ def test_default_attention_is_the_prompt_mask(model: MinerUDiffusionForCondition
     with torch.no_grad():
         default = model(input_ids=ids, block_length=8).logits
         length = ids.shape[1]
-        masked = model(input_ids=ids, attention=MaskedAttention(block_causal_mask(length, length, 8))).logits
+        masked = model(input_ids=ids, attention=MaskedAttention(block_causal_mask(length, length, 8, DEVICE))).logits
     assert torch.equal(default, masked)

@@ -15,11 +15,12 @@ from mineru_diffusion.engine.sequence import Sequence
 from mineru_diffusion.engine.types import DecodingParams, Result
 from mineru_diffusion.model.checkpoint import Checkpoint, load_checkpoint
 from tests.parity import kit
+from tests.tiny import DEVICE
 
 
 @pytest.fixture(scope="module")
 def checkpoint() -> Checkpoint:
-    return load_checkpoint(kit.checkpoint())
+    return load_checkpoint(kit.checkpoint(), device=DEVICE)
 
 
 def single_token_stops(run: dict[str, Any]) -> bool:

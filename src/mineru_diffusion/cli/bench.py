@@ -11,7 +11,7 @@ from mineru_diffusion.cli.app import DEVICE_HELP, app, errors_as_exit_codes
 from mineru_diffusion.cli.counting import counted
 
 BENCHMARKS = {
-    "decode": "the engine against a plain loop, one crop and a page",
+    "decode": "the engine against a plain loop, single crops and a page",
     "ar": "diffusion against its autoregressive twin (--twin)",
     "curve": "accuracy against tokens a pass for all unmasking policies (--plot)",
     "roofline": "share of this machine's matrix product speed",

@@ -15,6 +15,9 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 LARGE_CHECKPOINT_BYTES = 2 << 30
 """Above this, a CPU keeps the stored 16-bit weights instead of widening them to float32."""
 
+NARROW_CHECKPOINT_BYTES = 64 << 20
+"""Below this, products are so small that 16 bits save nothing on any CPU."""
+
 
 def choose_device(name: str) -> torch.device:
     """A device by name; `auto` takes CUDA, then MPS, then the CPU.
@@ -38,9 +41,16 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
+def has_bfloat16_units() -> bool:
+    """Whether this processor multiplies bfloat16 matrices faster than float32 ones (AVX512-BF16 or AMX)."""
+    names = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")  # older versions of torch lack one or both
+    return any(getattr(torch.cpu, name, bool)() for name in names)
+
+
 def choose_dtype(name: str, device: torch.device, folder: Path) -> torch.dtype | None:
-    """A dtype by name. `auto`: float32 for small checkpoints on a CPU (16-bit arithmetic is no faster there at small
-    widths), bfloat16 on CUDA, float16 on MPS, None (as stored) for large ones on a CPU.
+    """A dtype by name. `auto`: bfloat16 on CUDA, float16 on MPS. On a CPU bfloat16 where the processor has units for
+    it, else float32, and None (as stored) for checkpoints that would be too large in that; always float32 for narrow
+    ones.
 
     Raises:
         UsageError: an unknown name.
@@ -54,6 +64,8 @@ def choose_dtype(name: str, device: torch.device, folder: Path) -> torch.dtype |
     if device.type == "mps":
         return torch.float16
     size = sum(file.stat().st_size for file in folder.glob("*.safetensors")) if folder.is_dir() else 0
+    if size > NARROW_CHECKPOINT_BYTES and has_bfloat16_units():
+        return torch.bfloat16
     return None if size > LARGE_CHECKPOINT_BYTES else torch.float32
 
 
