@@ -4,7 +4,7 @@
 #   runs/train_tiny.sh [FOLDER] [--time-limit 10m] [--twin] [--set KEY=VALUE ...]
 #
 #   FOLDER         default: out/train
-#   --time-limit   of all stages together: 90 (seconds), 10m, 2h
+#   --time-limit   of all stages together: 90 (seconds), 10m, 2h, 1h30m
 #   --twin         afterwards also the autoregressive twin, from the same eye and with the same steps
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,15 +20,23 @@ while [ $# -gt 0 ]; do
   esac
 done
 
-seconds() { # 10m -> 600
-  case "$1" in
-    *h) echo $((${1%h} * 3600)) ;;
-    *m) echo $((${1%m} * 60)) ;;
-    *) echo "${1%s}" ;;
-  esac
+seconds() { # 10m -> 600, 1h30m -> 5400
+  local rest="$1" total=0 unit
+  while [[ "$rest" =~ ^([0-9]+)([hms]?)(.*)$ ]]; do
+    case "${BASH_REMATCH[2]}" in h) unit=3600 ;; m) unit=60 ;; *) unit=1 ;; esac
+    total=$((total + 10#${BASH_REMATCH[1]} * unit)) rest="${BASH_REMATCH[3]}"
+  done
+  if [ -z "$1" ] || [ -n "$rest" ]; then
+    echo "--time-limit $1: write seconds, or 10m, 2h, 1h30m" >&2
+    return 2
+  fi
+  echo "$total"
 }
 deadline=""
-[ -z "$limit" ] || deadline=$(($(date +%s) + $(seconds "$limit")))
+if [ -n "$limit" ]; then
+  allowed=$(seconds "$limit")
+  deadline=$(($(date +%s) + allowed))
+fi
 
 train() { # CONFIG FOLDER [OPTIONS]
   local config="$1" folder="$2" options=()

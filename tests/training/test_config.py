@@ -31,6 +31,18 @@ from tests.training.small import config
         ("diffusion: {complementary: true, draws: 1}", "make diffusion.draws even"),
         ("accumulate: 0", "must be at least 1"),
         ("lora: {rank: 4}", "set checkpoint"),
+        ("optimizer: {betas: [0.9, high]}", "optimizer.betas[1]: expected a number"),
+        ("optimizer: {betas: [0.9]}", "optimizer.betas: expected 2 values"),
+        ("optimizer: {ema: 1}", "optimizer.ema: must be at least 0 and below 1"),
+        ("lines: {workers: -1}", "lines.workers: must be at least 0"),
+        ("evaluation: {samples: 0}", "evaluation.samples: must be at least 1"),
+        ("diffusion: {full_share: 0.8}", "parts of one whole"),
+        ("tasks: [tables]", "tasks: name some of text, table, formula, layout"),
+        ("device: gpu", "device: 'gpu' is not one of auto, cpu, cuda, mps"),
+        ("network: {width: 0}", "network.width: must be above 0"),
+        ("network: {heads: 5}", "network.heads: 5 must be a multiple of kv_heads 2"),
+        ("network: {vision_heads: 5}", "network.vision_width: 144 must be a multiple of vision_heads 5"),
+        ("helpers: {alignment_layers: [9]}", "helpers.alignment_layers: there is no layer 9, only 0 to 3"),
     ],
 )
 def test_wrong_values_name_their_place(tmp_path: Path, text: str, message: str) -> None:
@@ -47,6 +59,10 @@ def test_configurations_are_checked(tmp_path: Path) -> None:
         load_config(path)
     with pytest.raises(UsageError, match="no such file"):
         load_config(tmp_path / "nothing.yaml")
+    with pytest.raises(UsageError, match="cannot be read"):
+        load_config(tmp_path)
+    with pytest.raises(UsageError, match=r"--set lines=.*not valid YAML"):
+        load_config(config(tmp_path), ["lines=["])
     assert load_config(config(tmp_path), ["optimizer.lr=0.5"]).optimizer.lr == 0.5
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -106,3 +107,27 @@ def test_mines_shards_and_goes_on_after_a_stop(tmp_path: Path) -> None:
         assert sample.source["consistency"] == pytest.approx(scores[index]["consistency"], abs=1e-4)
     left_out = [s["consistency"] for s in scores if s["index"] not in {k.source["index"] for k in kept}]
     assert max(s.source["consistency"] for s in kept) <= min(left_out) + 1e-4
+
+
+def test_what_the_checkpoint_cannot_read_is_left_out(tmp_path: Path) -> None:
+    grey = np.full((32, 64), 128, dtype=np.uint8)
+    samples = [
+        Sample(grey, "text", "a line", source={"index": 0}),
+        Sample(grey, "text", "two\nlines", source={"index": 1}),
+        Sample(grey, "text", "a paragraph", source={"index": 2, "lines": 3}),
+        Sample(grey, "table", "<fcel>a<nl>", source={"index": 3}),
+        Sample(grey, "text", "one more", source={"index": 4, "lines": 1}),
+    ]
+    write_shards(samples, tmp_path / "pool")
+    done: list[int] = []
+    with LocalEngine(random_checkpoint()) as engine:
+        assert engine.profile.text_unit == "line"
+        engine._profile = replace(engine.profile, tasks=("text",))
+        settings = {"factor": 16, "draws": 2, "keep": 1.0, "batch": 1}
+        report = mine([tmp_path / "pool"], engine, tmp_path / "hard", progress=done.append, **settings)
+        write_shards(samples[1:4], tmp_path / "unreadable")
+        with pytest.raises(UsageError, match=r"no samples that the checkpoint can read .* reads text line by line"):
+            mine([tmp_path / "unreadable"], engine, tmp_path / "none", **settings)
+    assert (report.scored, report.kept, report.left_out) == (2, 2, {"table": 1, "text": 2})
+    assert [s.source["index"] for s in read_shards(shard_files(tmp_path / "hard"))] == [0, 4]
+    assert done == [1, 5, 5]

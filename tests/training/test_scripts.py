@@ -20,9 +20,9 @@ SMALLEST = (
 )
 
 
-def run_script(*arguments: str) -> str:
-    """Standard output of `runs/train_tiny.sh`."""
-    done = subprocess.run(
+def start_script(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """`runs/train_tiny.sh`, run to its end."""
+    return subprocess.run(
         ["bash", str(ROOT / "runs" / "train_tiny.sh"), *arguments],
         env={**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
         capture_output=True,
@@ -30,12 +30,25 @@ def run_script(*arguments: str) -> str:
         check=False,
         timeout=900,
     )
+
+
+def run_script(*arguments: str) -> str:
+    """Standard output of `runs/train_tiny.sh`, which must end well."""
+    done = start_script(*arguments)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
 
 def test_the_time_limit_is_that_of_all_stages(tmp_path: Path) -> None:
     assert "time is up" in run_script(str(tmp_path), "--time-limit", "2s")
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("limit", ["soon", "1.5h", "10x"])
+def test_what_is_no_time_limit(tmp_path: Path, limit: str) -> None:
+    done = start_script(str(tmp_path), "--time-limit", limit)
+    assert done.returncode == 2
+    assert f"--time-limit {limit}: write seconds, or 10m, 2h, 1h30m" in done.stderr
     assert not any(tmp_path.iterdir())
 
 

@@ -4,6 +4,7 @@ checkpoint."""
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -113,6 +114,22 @@ def test_chunks_cover_every_sample_each_epoch_and_do_not_depend_on_the_start(sha
     assert [[s.answer for s in b.samples] for b in batches] == [[s.answer for s in b.samples] for b in expected]
     with pytest.raises(UsageError, match="no sample fits"):
         list(islice(ShardChunks(shards, encoder, seed=1, budget=10), 9))
+
+
+def test_readers_of_lines_are_not_trained_on_paragraphs(tmp_path: Path) -> None:
+    _, processor = random_model()
+    grey = np.full((40, 200), 128, dtype=np.uint8)
+    samples = [
+        Sample(grey, "text", "line"),
+        Sample(grey, "text", "two\nlines"),
+        Sample(grey, "text", "a paragraph", source={"lines": 2}),
+        Sample(grey, "table", "<fcel>a<nl><fcel>b<nl>"),
+    ]
+    write_shards(samples, tmp_path)
+    for unit, expected in (("line", 2), ("region", 4)):
+        encoder = SampleEncoder(processor, replace(profile(8), text_unit=unit), 8)
+        found = ShardChunks(tmp_path, encoder, seed=1).make_chunk(0)
+        assert sum(len(batch.samples) for batch in found) == expected
 
 
 def test_no_shards(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def mine_command(
     keep: Annotated[float, typer.Option(help="Share of each task's samples to keep, the least consistent.")] = 0.3,
     by: Annotated[By, typer.Option(help="What makes the readings differ.")] = By.temperature,
     temperature: Annotated[float, typer.Option(help="Sampling temperature (by temperature).")] = 0.7,
-    limit: Annotated[int | None, typer.Option(help="Score at most this many samples.", min=1)] = None,
+    limit: Annotated[int | None, typer.Option(help="Look at this many samples at most.", min=1)] = None,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "auto",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")] = False,
@@ -64,3 +64,5 @@ def mine_command(
                     f"  {task}: consistency {mean:.3f}, of the kept ones {report.kept_consistency[task]:.3f}; "
                     f"all readings alike: {report.unanimous[task]:.0%}"
                 )
+            for task, number in report.left_out.items():
+                typer.echo(f"  {task}: {number} left out, which this checkpoint cannot read")

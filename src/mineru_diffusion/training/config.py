@@ -161,6 +161,7 @@ class TrainConfig:
         compile: compile the layers (needs a C++ compiler on CPUs; a minute at the start, then about 1.2 times as fast).
         tensorboard: write TensorBoard events beside `log.jsonl`.
         export_dtype: of the exported checkpoint's weights.
+        device: `auto` is CUDA where there is one, else the CPU; which GPUs is CUDA_VISIBLE_DEVICES' matter.
         grow_from: lines grow with skill: the longest line is widened when the loss falls under `grow_below`.
     """
 
@@ -186,7 +187,7 @@ class TrainConfig:
     tensorboard: bool = False
     save_minutes: float = 4.0
     export_dtype: Literal["float16", "bfloat16", "float32"] = "float16"
-    device: str = "auto"
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     grow_from: int = 0
     grow_below: float = 0.5
     grow_by: int = 8

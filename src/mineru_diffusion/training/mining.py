@@ -2,15 +2,16 @@
 readings (MinerU-Diffusion, arXiv 2603.22458: mining by inference consistency).
 
 In: shards and a checkpoint. Out: shards of the least consistent samples (`kept/`), and every sample's scores
-(`scores.jsonl`).
-A run that was stopped goes on where its scores end.
+(`scores.jsonl`). Samples that the checkpoint cannot read (another task, several lines for a reader of lines) are left
+out: what it makes of them says nothing. A run that was stopped goes on where its scores end.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections import defaultdict
+import sys
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -23,7 +24,7 @@ from mineru_diffusion.errors import UsageError
 from mineru_diffusion.synthesis.sample import Sample
 from mineru_diffusion.synthesis.shards import count_rows, read_shards, write_shards
 from mineru_diffusion.training.scoring import consistency, similarity
-from mineru_diffusion.training.shards import prepare_image, shard_files
+from mineru_diffusion.training.shards import prepare_image, shard_files, suits
 
 SCORES = "scores.jsonl"
 KEPT = "kept"
@@ -49,14 +50,16 @@ class Score:
 
 @dataclass(frozen=True)
 class MiningReport:
-    """How many samples were scored and kept; by task the mean consistency of all and of those kept, and the share of
-    samples whose readings were all alike."""
+    """How many samples were scored and kept; by task the mean consistency of all and of those kept, the share of
+    samples whose readings were all alike, and how many samples were left out because the checkpoint cannot read them.
+    """
 
     scored: int
     kept: int
     consistency: dict[str, float]
     kept_consistency: dict[str, float]
     unanimous: dict[str, float]
+    left_out: dict[str, int]
 
 
 def count_samples(sources: Sequence[str | Path]) -> int:
@@ -86,18 +89,18 @@ def variants(draws: int, by: Literal["temperature", "thresholds"], temperature: 
 
 
 def score_samples(
-    engine: Engine, samples: Sequence[Sample], params: Sequence[DecodingParams], *, factor: int, first: int = 0
+    engine: Engine, samples: Sequence[tuple[int, Sample]], params: Sequence[DecodingParams], *, factor: int
 ) -> list[Score]:
     """Decode each sample in each way, all together, and compare.
 
     Args:
+        samples: with their numbers in the shards.
         factor: pixels that a visual token is wide.
-        first: number of the first sample.
     """
     profile = engine.profile
     prompts = type(profile)().prompts | profile.prompts
     requests = []
-    for sample in samples:
+    for _, sample in samples:
         image = prepare_image(sample, profile, factor)
         # A reading that runs on is cut where it is certain to be wrong.
         limit = min(profile.max_tokens, 2 * len(sample.target) + 16)
@@ -107,7 +110,7 @@ def score_samples(
         ]
     results = iter(engine.generate(requests))
     scores = []
-    for number, sample in enumerate(samples, first):
+    for number, sample in samples:
         readings = [result.text for result in islice(results, len(params))]
         right = sum(similarity(sample.task, reading, sample.target) for reading in readings) / len(readings)
         scores.append(Score(number, sample.task, consistency(sample.task, readings), right))
@@ -153,11 +156,12 @@ def mine(
         draws: readings a sample.
         keep: share of each task's samples that is kept.
         by: what makes the readings differ.
-        limit: score at most this many samples.
-        progress: called with the number of samples scored.
+        limit: look at this many samples at most.
+        progress: called with the number of samples that are done.
 
     Raises:
-        UsageError: an argument is out of range, `out` holds shards already, or there are no samples.
+        UsageError: an argument is out of range, `out` holds shards already, or there are no samples that the checkpoint
+            can read.
     """
     if not 0 < keep <= 1:
         raise UsageError(f"the share to keep must be above 0 and at most 1, not {keep}")
@@ -177,24 +181,48 @@ def mine(
     with (out / SCORES).open("a", encoding="utf-8") as log:
         if not log.tell():
             log.write(json.dumps(settings) + "\n")
-        samples = islice(read_shards(files), len(scores), limit)
-        while group := list(islice(samples, batch)):
-            found = score_samples(engine, group, params, factor=factor, first=len(scores))
+        done = scores[-1].index + 1 if scores else 0
+        readable = (
+            (number, sample)
+            for number, sample in enumerate(islice(read_shards(files), done, limit), done)
+            if _can_read(engine, sample)
+        )
+        while group := list(islice(readable, batch)):
+            found = score_samples(engine, group, params, factor=factor)
             log.writelines(json.dumps(asdict(score)) + "\n" for score in found)
             log.flush()
             scores += found
-            progress(len(scores))
+            progress(found[-1].index + 1)
+    total = min(count_samples(files), limit or sys.maxsize)
+    progress(total)
     if not scores:
-        raise UsageError(f"no samples in {', '.join(map(str, sources))}")
-    kept = choose(scores, keep)
+        raise UsageError(
+            f"no samples that the checkpoint can read in {', '.join(map(str, sources))}; it reads "
+            f"{', '.join(engine.profile.tasks)}" + (" line by line" if engine.profile.text_unit == "line" else "")
+        )
+    by_number = {score.index: score for score in scores}
+    kept = {number: by_number[number] for number in choose(scores, keep)}
     draft = out / f"{KEPT}.new"
     shutil.rmtree(draft, ignore_errors=True)
-    write_shards(_kept(files, {i: scores[i] for i in kept}), draft)
+    write_shards(_kept(files, kept), draft)
     draft.rename(out / KEPT)
     alike = [replace(score, consistency=float(score.consistency == 1.0)) for score in scores]
+    left_out: Counter[str] = Counter()
+    if len(scores) < total:
+        looked_at = enumerate(islice(read_shards(files), limit))
+        left_out.update(sample.task for number, sample in looked_at if number not in by_number)
     return MiningReport(
-        len(scores), len(kept), _means(scores), _means([scores[i] for i in kept]), unanimous=_means(alike)
+        len(scores),
+        len(kept),
+        _means(scores),
+        _means(list(kept.values())),
+        unanimous=_means(alike),
+        left_out=dict(sorted(left_out.items())),
     )
+
+
+def _can_read(engine: Engine, sample: Sample) -> bool:
+    return sample.task in engine.profile.tasks and suits(sample, engine.profile)
 
 
 def _read_scores(path: Path, settings: dict[str, object]) -> list[Score]:

@@ -70,6 +70,16 @@ def prepare_image(sample: Sample, profile: CheckpointProfile, factor: int) -> Im
     return resize_by_need(image)
 
 
+def suits(sample: Sample, profile: CheckpointProfile) -> bool:
+    """Whether a checkpoint could be shown the sample: one that reads lines is not shown several on one picture, which
+    `prepare_image` would squash to the height of one. Told by line breaks in the truth, or by `lines` in the source,
+    which synthetic paragraphs have."""
+    if sample.task != "text" or profile.text_unit != "line":
+        return True
+    lines = sample.source.get("lines", 1)
+    return "\n" not in sample.target and not (isinstance(lines, int) and lines > 1)
+
+
 class SampleEncoder:
     """Encodes samples for one checkpoint.
 
@@ -115,6 +125,7 @@ def shard_files(source: str | Path) -> list[Path]:
 
 class ShardChunks(IterableDataset[tuple[int, list[PackedBatch]]]):
     """Endless chunks of packed batches, with their numbers: epoch after epoch, files in another order each time.
+    Samples that do not suit the checkpoint are left out.
 
     Args:
         source: a shard or a folder of shards.
@@ -169,7 +180,7 @@ class ShardChunks(IterableDataset[tuple[int, list[PackedBatch]]]):
 
     def make_chunk(self, number: int) -> list[PackedBatch]:
         """All batches of one chunk, in their order."""
-        encoded = [self.encoder(sample) for sample in self.rows(number)]
+        encoded = [self.encoder(s) for s in self.rows(number) if suits(s, self.encoder.profile)]
         visual = self.encoder.processor.image_processor.factor**2
         costs = [
             (self.cost(sample), index)
@@ -188,7 +199,7 @@ class ShardChunks(IterableDataset[tuple[int, list[PackedBatch]]]):
             if empty > len(self.spans):
                 raise UsageError(
                     f"{self.source}: no sample fits batch_positions {self.budget} and data.max_visual "
-                    f"{self.max_visual}; raise them"
+                    f"{self.max_visual}; raise them (text of several lines never fits a checkpoint that reads lines)"
                 )
             yield number, batches
 

@@ -84,6 +84,8 @@ class Trainer:
             kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)],
         )
         self.device, processes = self.accelerator.device, self.accelerator.num_processes
+        if config.device not in ("auto", self.device.type):
+            raise UsageError(f"device: there is no {config.device} here, only {self.device.type}; use auto or cpu")
         self.per_step = max(config.accumulate, processes)
         if self.per_step % processes:
             raise UsageError(f"accumulate {config.accumulate} must be a multiple of the {processes} processes")

@@ -23,7 +23,7 @@ from mineru_diffusion.training.network import Parts
 from mineru_diffusion.training.objective import TrainingModule
 from mineru_diffusion.training.optim import Average
 from mineru_diffusion.training.scoring import similarity
-from mineru_diffusion.training.shards import prepare_image, shard_files
+from mineru_diffusion.training.shards import prepare_image, shard_files, suits
 
 
 @contextmanager
@@ -74,7 +74,8 @@ class Watcher:
                     picture = fit_line(picture, height=profile.line_height, multiple=images.factor)
                     self._samples.append((picture, "text", line.text))
             if self.config.data.held_out:
-                for sample in islice(read_shards(shard_files(self.config.data.held_out)), wanted):
+                held_out = read_shards(shard_files(self.config.data.held_out))
+                for sample in islice((s for s in held_out if suits(s, profile)), wanted):
                     self._samples.append((prepare_image(sample, profile, images.factor), sample.task, sample.target))
         return self._samples
 
