@@ -97,16 +97,14 @@ def test_d5_max_tokens_is_honoured_exactly(limit: int) -> None:
     assert (len(result.tokens), result.finish_reason) == (limit, "length")
 
 
-@pytest.mark.parametrize("noise", [0, 6])
+@pytest.mark.parametrize("noise", [0, 6, 20])
 def test_d6_a_white_crop_invents_nothing(noise: int) -> None:
     """The packaged checkpoint on nothing at all, with and without faint noise."""
     pixels = np.full((32, 224, 3), 255, dtype=np.int16)
     pixels -= np.random.default_rng(0).integers(0, noise + 1, pixels.shape, dtype=np.int16)
     with load_engine(device="cpu") as engine:
         (result,) = engine.generate([Request(Image.fromarray(pixels.astype(np.uint8)))])
-    assert result.finish_reason == "stop"
-    # Whole white pages never come this far: the parser sends no crop without ink.
-    assert len(result.text) <= 8
+    assert (result.finish_reason, result.text, result.nfe) == ("stop", "", 0)
 
 
 def test_d7_alone_and_in_a_batch() -> None:

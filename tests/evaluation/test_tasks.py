@@ -159,8 +159,8 @@ def test_names_of_tasks() -> None:
 def test_long_lines_are_read_in_pieces_and_joined() -> None:
     image = Image.new("L", (900, 32), 255)
     for x in (20, 300, 600):
-        image.paste(0, (x, 8, x + 150, 24))
-    engine = KnownEngine(in_turn("one", "", "three", "four", "five"), LINES)
+        image.paste(0, (x, 4, x + 150, 28))
+    engine = KnownEngine(in_turn("one", "", *["three"] * 10), LINES)
     reading = read_images(engine, [image, image.crop((0, 0, 200, 32))], "text", DecodingParams(), multiple=32)  # type: ignore[arg-type]
     pieces = len(engine.requests)
     assert pieces > 2

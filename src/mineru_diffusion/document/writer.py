@@ -220,7 +220,7 @@ def _take(directory: Path, identity: str) -> bool:
     try:
         directory.mkdir(exist_ok=True)
         if [entry.name for entry in directory.iterdir()] == [_MARKER] and not _owner(directory):
-            (directory / _MARKER).unlink()  # whoever made it was stopped before it was written
+            (directory / _MARKER).unlink(missing_ok=True)  # whoever made it was stopped before it was written
         if any(entry.name != _MARKER for entry in directory.iterdir()) and not (directory / _MARKER).exists():
             return False
         # Exclusive creation is what decides between two processes.

@@ -29,6 +29,19 @@ AHEAD_PIXELS = 1 << 23
 """Pixels of the images that are cut ahead of their turn (24 bytes each once they are cut)."""
 
 
+BLANK_CONTRAST = 24
+"""Grey levels: paper grain and JPEG noise stay below it, faint print does not."""
+
+
+def is_blank(image: Image.Image) -> bool:
+    """Whether a picture shows nothing but paper, perhaps with faint noise; not if it cannot be decoded."""
+    try:
+        darkest, lightest = image.convert("L").getextrema()
+    except OSError:
+        return False
+    return lightest - darkest < BLANK_CONTRAST  # type: ignore[operator]
+
+
 class ImageQueue:
     """Images that wait for their request's turn.
 

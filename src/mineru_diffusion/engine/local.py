@@ -18,7 +18,7 @@ from mineru_diffusion.engine.devices import (
     default_cache_bytes,
     default_max_rows,
 )
-from mineru_diffusion.engine.images import ImageQueue
+from mineru_diffusion.engine.images import ImageQueue, is_blank
 from mineru_diffusion.engine.loop import DecodingLoop, page_tokens
 from mineru_diffusion.engine.quantize import quantize_model
 from mineru_diffusion.engine.requests import block_length_of, new_sequence, stop_ids_of
@@ -123,6 +123,11 @@ class LocalEngine:
                     f"this checkpoint cannot do {request.task!r}; it can do {', '.join(self._profile.tasks)}"
                 )
         request_id = next(self._ids)
+        # A reader of lines was never shown blank paper, and would invent a line for it.
+        lines = self._profile.text_unit == "line" and request.prompt is None
+        if lines and request.image is not None and is_blank(request.image):
+            self._done.append((request_id, Result(text="", finish_reason="stop", tag=request.tag)))
+            return request_id
         images = self._processor.image_processor
         try:
             counts = [] if request.image is None else [images.tokens(request.image)]

@@ -15,6 +15,7 @@ from mineru_diffusion.engine.types import FinishReason, Result
 from mineru_diffusion.parsing.crops import RegionJob
 from mineru_diffusion.parsing.furniture import MARGIN, PAGE_NUMBER, is_running_head
 from mineru_diffusion.parsing.lines import TextLine
+from mineru_diffusion.parsing.table_grid import Run, column_cuts, otsl_row
 from mineru_diffusion.parsing.text_blocks import (
     code_block,
     is_itemised,
@@ -153,10 +154,11 @@ def _around(boxes: Sequence[BBox]) -> BBox:
 def _with_lines(region: Region, lines: Sequence[TextLine], texts: Sequence[str]) -> Region:
     if region.kind in ("code", "algorithm"):
         return replace(region, content=code_block(lines, texts))
-    if region.kind in ("table", "equation"):
-        # Their structure is unknown: whatever stands in one row stays in one row, and text is no LaTeX.
-        kind = "text" if region.kind == "equation" else region.kind
-        return replace(region, kind=kind, content="\n".join(texts), source={**region.source, "kind": region.kind})
+    if region.kind == "equation":
+        # Text is no LaTeX; whatever stands in one row stays in one row.
+        return replace(region, kind="text", content="\n".join(texts), source={**region.source, "kind": region.kind})
+    if region.kind == "table":
+        return _table_of_lines(region, lines, texts)
     if region.kind == "list":
         return replace(region, content="\n".join(list_items(lines, texts)))
     if region.kind == "ref_text" and not is_itemised(lines, texts):
@@ -167,6 +169,22 @@ def _with_lines(region: Region, lines: Sequence[TextLine], texts: Sequence[str])
     if region.kind == "ref_text":
         return replace(region, content="\n\n".join(item.strip() for item in list_items(lines, texts)))
     return replace(region, content="\n\n".join(paragraphs(lines, texts, one=region.kind in _ONE_RUN)))
+
+
+def _table_of_lines(region: Region, lines: Sequence[TextLine], texts: Sequence[str]) -> Region:
+    """A table by where its texts stand; plain rows where there are no columns to be seen."""
+    region = replace(region, source={**region.source, "kind": region.kind})
+    width = max((line.box[2] for line in lines), default=1)
+    rows = [
+        [Run(text, line.box[0] / width, line.box[2] / width) for line, text in row]
+        for _, row in itertools.groupby(zip(lines, texts, strict=True), key=lambda pair: pair[0].box[1])
+    ]
+    cuts = column_cuts([[(run.left, run.right) for run in row] for row in rows], [len(row) for row in rows])
+    table = parse_otsl("".join(otsl_row(row, cuts) for row in rows)) if cuts and len(rows) > 1 else None
+    if table is None:
+        return replace(region, content="\n".join(" ".join(run.text for run in row) for row in rows))
+    warnings = (*region.warnings, "rows and columns told from where the text stands")
+    return replace(region, content=table_to_html(table), warnings=warnings)
 
 
 def _with_text(region: Region, text: str) -> Region:

@@ -97,7 +97,8 @@ def _plan_lines(
     image: Image.Image, region: Region, profile: CheckpointProfile, params: DecodingParams, usual: float | None
 ) -> tuple[RegionJob | None, list[Request]]:
     crop = crop_region(image, region.bbox, region.angle, margin=LINE_MARGIN, min_side=0)
-    found = split_lines(crop, max_aspect=profile.line_max_aspect, usual_height=usual)
+    table = region.kind == "table"
+    found = split_lines(crop, max_aspect=profile.line_max_aspect, usual_height=usual, cells=table)
     if not found.lines:
         return None, []
     requests, piece_line = [], []

@@ -28,9 +28,14 @@ from mineru_diffusion.parsing.ink import (
 )
 from mineru_diffusion.parsing.overlooked import overlooked_pictures
 from mineru_diffusion.parsing.pieces import MARGIN, cut_pieces, join_pieces
+from mineru_diffusion.parsing.table_grid import runs_apart
 
 MAX_ASPECT = 25.0
 """Width to height of the longest crop: about 60 to 80 characters of book text."""
+CELL_GAP = 0.8
+"""Of a line's height: ink further apart than this is of two cells of a table."""
+RULE = 2.5
+"""Of a line's height: a straight stroke in a table that is longer is a rule."""
 LEAST_INK = 0.4
 """A close crop of a single line is at least this part of what it was cut from."""
 TALLEST = 4.0
@@ -125,7 +130,7 @@ class RegionLines:
 
 
 def split_lines(
-    image: Image.Image, *, max_aspect: float = MAX_ASPECT, usual_height: float | None = None
+    image: Image.Image, *, max_aspect: float = MAX_ASPECT, usual_height: float | None = None, cells: bool = False
 ) -> RegionLines:
     """Find the text lines of a region.
 
@@ -133,6 +138,7 @@ def split_lines(
         image: one text region, upright up to about 3 degrees.
         max_aspect: lines wider than this many times their height are cut into pieces at word gaps.
         usual_height: ink height in pixels of lines elsewhere on the page, which tells a lone `-` from a headline.
+        cells: it is a table: whatever stands apart in a row is a line of its own, row by row, in no columns of text.
 
     Returns:
         The lines; none for blank paper.
@@ -154,6 +160,9 @@ def split_lines(
         small = image.convert("L").reduce(scale) if scale > 1 else image.convert("L")
         ink = ink_mask(small, open_solids=True)
         mask = _without_rules(ink)
+    if cells:
+        found = [_enlarge(line, scale, image.size) for line in _row_cells(mask, max_aspect)]
+        return RegionLines(image, skew, tuple(found))
     usual = usual_height / scale if usual_height else None
     # The paper's local colour beside a picture is the picture's: what looks like the region's paper is paper.
     pixels = np.asarray(small).astype(np.int16)
@@ -287,6 +296,26 @@ def _column_lines(
             )
         )
     return lines, bands
+
+
+def _row_cells(mask: Mask, max_aspect: float) -> list[TextLine]:
+    """What stands apart in the rows of a table; all of one row have the same top and bottom."""
+    if bands := row_bands(mask):
+        # The rules under headings are no longer than a word.
+        mask = remove_rules(mask, shortest=round(RULE * typical_height(bands)))
+        bands = row_bands(mask)
+    found = []
+    for i, band in enumerate(bands):
+        above = bands[i - 1].bottom if i else 0
+        below = bands[i + 1].top if i + 1 < len(bands) else mask.shape[0]
+        top, bottom = _with_margin(band, above, below, typical_height(bands))
+        row = mask[band.top : band.bottom]
+        for left, right in runs_apart(row, CELL_GAP * typical_height(bands)):
+            side = max(2, round(MARGIN * band.height))
+            box = (max(0, left - side), top, min(mask.shape[1], right + side), min(bottom, mask.shape[0]))
+            pieces, glued = cut_pieces(row, box, 0, max_aspect)
+            found.append(TextLine(box, pieces, band.height, _cap_height(row[:, left:right]), glued=glued))
+    return found
 
 
 def _around(cap: Box, offset: int, shape: tuple[int, ...]) -> Box:
