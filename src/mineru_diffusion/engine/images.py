@@ -35,6 +35,8 @@ BLANK_CONTRAST = 24
 
 def is_blank(image: Image.Image) -> bool:
     """Whether a picture shows nothing but paper, perhaps with faint noise; not if it cannot be decoded."""
+    if not image.width or not image.height:
+        return False
     try:
         darkest, lightest = image.convert("L").getextrema()
     except OSError:
