@@ -91,14 +91,14 @@ def _from_lines(job: RegionJob) -> list[Region]:
         said[line].append(result.text)
     texts = [line.joined(pieces) for line, pieces in zip(job.lines, said, strict=True)]
     regions = []
-    parts = _parts(job, texts, said)
-    pictures = [] if job.region.kind == "table" else [(line, _picture(job.region, box)) for box, line in job.pictures]
-    if job.region.kind in _RUNNING:
-        parts = _cut(parts, {line for line, _ in pictures})
+    # Headings and the like stay in one piece: their pictures follow them.
+    between = job.region.kind in _RUNNING
+    pictures = [(line if between else len(texts), _picture(job.region, box)) for box, line in job.pictures]
+    parts = _cut(_parts(job, texts, said), {line for line, _ in pictures})
     for kind, first, end in parts:
-        regions += [picture for line, picture in pictures if line == first and job.region.kind in _RUNNING]
+        regions += [picture for line, picture in pictures if line == first]
         region = job.region
-        if len(parts) > 1 or (pictures and region.kind in _RUNNING):
+        if len(parts) > 1 or (pictures and between):
             boxes = region.lines[first:end]
             region = replace(region, bbox=_around(boxes), lines=boxes)
         inside = [r for r, line in zip(results, job.piece_line, strict=True) if first <= line < end]
@@ -108,8 +108,7 @@ def _from_lines(job: RegionJob) -> list[Region]:
         if region.kind in ("text", "list") and looks_like_code([text for _, text in full]):
             region = replace(region, kind="code", source={**region.source, "detected": region.kind})
         regions.append(_with_lines(region, [line for line, _ in full], [text for _, text in full]))
-    placed = {id(region) for region in regions}
-    return regions + [picture for _, picture in pictures if id(picture) not in placed]
+    return regions + [picture for line, picture in pictures if line == len(texts)]
 
 
 def _picture(region: Region, box: BBox) -> Region:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mineru_diffusion.parsing.ink import Mask, inked_columns, inked_rows
+from mineru_diffusion.parsing.ink import Mask, ink_bounds, inked_columns, inked_rows
 
 PixelBox = tuple[float, float, float, float]
 
@@ -112,13 +112,10 @@ def fit_to_ink(box: PixelBox, mask: Mask, *, reach: int) -> PixelBox | None:
     x1 += _run(inked_columns(mask[y0:y1, x1 - 1 : min(width, x1 + reach)]))
     y0, x0 = max(0, y0), max(0, x0)
     inner = mask[y0:y1, x0:x1]
-    rows, columns = np.flatnonzero(inked_rows(inner)), np.flatnonzero(inked_columns(inner))
-    return (
-        float(x0 + columns[0]),
-        float(y0 + rows[0]),
-        float(x0 + columns[-1] + 1),
-        float(y0 + rows[-1] + 1),
-    )
+    bounds = ink_bounds(inner)
+    assert bounds is not None  # it holds the box, which has ink
+    left, top, right, bottom = bounds
+    return float(x0 + left), float(y0 + top), float(x0 + right), float(y0 + bottom)
 
 
 def _run(flags: Mask) -> int:

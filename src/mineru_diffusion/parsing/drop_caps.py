@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from mineru_diffusion.parsing.bands import Band, typical_height
-from mineru_diffusion.parsing.ink import Box, Mask, inked_columns, inked_rows, spans
+from mineru_diffusion.parsing.ink import Box, Mask, extent, inked_columns, inked_rows, spans
 
 MOST_LINES = 6
 LEAST_HEIGHT = 1.6
@@ -46,11 +44,11 @@ def _beside(ink: Mask, bands: Sequence[Band], size: float) -> Box | None:
     # Its foot stands on the last line's baseline, its head somewhere above the first line's.
     if start > 0.5 * size or end - start < LEAST_HEIGHT * size or not lines[-1].top < top + end <= below.top + 1:
         return None
-    firsts = [_first(ink[line.top : line.bottom, right:]) for line in lines]
-    clear = all(first is not None and first < 2 * size for first in firsts)
-    under = _first(ink[below.top : below.bottom])
+    besides = [extent(inked_columns(ink[line.top : line.bottom, right:])) for line in lines]
+    clear = all(beside is not None and beside[0] < 2 * size for beside in besides)
+    under = extent(inked_columns(ink[below.top : below.bottom]))
     # Lines that merely touch each other begin at one edge: here the ones beside the letter begin right of it.
-    found = clear and under is not None and abs(under - left) < 0.8 * size
+    found = clear and under is not None and abs(under[0] - left) < 0.8 * size
     return (left, top + start, right, top + end) if found else None
 
 
@@ -58,8 +56,3 @@ def as_capital(text: str) -> str:
     """What was read of a drop cap: alone on its crop, a letter does not show its case, nor what it is not."""
     text = text.strip()
     return _LOOKALIKES.get(text, text.upper() if len(text) == 1 else text)
-
-
-def _first(mask: Mask) -> int | None:
-    columns = np.flatnonzero(inked_columns(mask))
-    return int(columns[0]) if columns.size else None

@@ -187,6 +187,18 @@ def inked_columns(mask: Mask) -> Mask:
     return columns
 
 
+def extent(flags: Mask) -> tuple[int, int] | None:
+    """First and last + 1 of what is True in a one-dimensional array; None if nothing is."""
+    found = np.flatnonzero(flags)
+    return (int(found[0]), int(found[-1]) + 1) if found.size else None
+
+
+def ink_bounds(mask: Mask) -> Box | None:
+    """The smallest box that holds all ink of a mask, in its pixels; None for blank paper."""
+    rows, columns = extent(inked_rows(mask)), extent(inked_columns(mask))
+    return (columns[0], rows[0], columns[1], rows[1]) if rows and columns else None
+
+
 def spans(flags: Mask) -> list[tuple[int, int]]:
     """Start and end (exclusive) of every run of True in a one-dimensional array."""
     edges = np.flatnonzero(np.diff(flags.view(np.int8), prepend=0, append=0))

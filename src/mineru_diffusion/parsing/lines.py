@@ -18,12 +18,13 @@ from mineru_diffusion.document.crops import paper_colour
 from mineru_diffusion.parsing.bands import Band, column_spans, row_bands, typical_height
 from mineru_diffusion.parsing.drop_caps import as_capital, find_drop_cap
 from mineru_diffusion.parsing.ink import (
-    FAINTEST,
     Box,
     Mask,
     dark_on_light,
+    extent,
     ink_mask,
     inked_columns,
+    inked_rows,
     remove_rules,
 )
 from mineru_diffusion.parsing.overlooked import overlooked_pictures
@@ -164,14 +165,14 @@ def split_lines(
         found = [_enlarge(line, scale, image.size) for line in _row_cells(mask, max_aspect)]
         return RegionLines(image, skew, tuple(found))
     usual = usual_height / scale if usual_height else None
-    # The paper's local colour beside a picture is the picture's: what looks like the region's paper is paper.
-    pixels = np.asarray(small).astype(np.int16)
-    solid = ink & (np.abs(pixels - np.median(pixels[::2, ::2])) >= FAINTEST)
+    pixels = np.asarray(small)
+    paper_level = float(np.median(pixels[::2, ::2]))
     lines: list[TextLine] = []
     pictures: list[tuple[Box, int]] = []
     for column, (left, right) in enumerate(column_spans(mask)):
         found, bands = _column_lines(ink[:, left:right], mask[:, left:right], left, column, max_aspect, usual)
-        for (x0, y0, x1, y1), number in overlooked_pictures(solid[:, left:right], bands):
+        seen = overlooked_pictures(ink[:, left:right], pixels[:, left:right], paper_level, bands)
+        for (x0, y0, x1, y1), number in seen:
             box = (x0 + left, y0, x1 + left, y1)
             pictures.append((_grown(box, scale, image.size), number + len(lines)))
         lines += found
@@ -195,10 +196,10 @@ def line_pieces(image: Image.Image, max_aspect: float) -> tuple[list[Image.Image
 def close_crop(image: Image.Image) -> Image.Image:
     """One line's picture without the paper above and below that `split_lines` would leave away: small letters in a high
     crop are read badly. A lone dash keeps some of the height, or it would be blown up to a bar."""
-    rows = np.flatnonzero(_text_mask(image.convert("L")).any(axis=1))
-    if not rows.size:
+    rows = extent(inked_rows(_text_mask(image.convert("L"))))
+    if rows is None:
         return image
-    top, bottom = int(rows[0]), int(rows[-1]) + 1
+    top, bottom = rows
     margin = max(MARGIN * (bottom - top), (LEAST_INK * image.height - (bottom - top)) / 2)
     return image.crop((0, max(0, round(top - margin)), image.width, min(image.height, round(bottom + margin))))
 
@@ -272,10 +273,7 @@ def _column_lines(
     usual_gap = float(np.median(gaps)) if gaps else 0.0
     lines = []
     for i, (band, (left, right)) in enumerate(zip(bands, inks, strict=True)):
-        above = bands[i - 1].bottom if i else 0
-        below = bands[i + 1].top if i + 1 < len(bands) else height
-        top, bottom = _with_margin(band, above, below, typical)
-        bottom = min(bottom, height)
+        top, bottom = _with_margin(bands, i, height, typical)
         side = max(2, round(MARGIN * (bottom - top)))
         box = (max(0, left - side) + offset, top, min(width, right + side) + offset, bottom)
         pieces, glued = cut_pieces(mask[band.top : band.bottom], box, offset, max_aspect)
@@ -305,14 +303,14 @@ def _row_cells(mask: Mask, max_aspect: float) -> list[TextLine]:
         mask = remove_rules(mask, shortest=round(RULE * typical_height(bands)))
         bands = row_bands(mask)
     found = []
+    height, width = mask.shape
+    typical = typical_height(bands) if bands else 0.0
     for i, band in enumerate(bands):
-        above = bands[i - 1].bottom if i else 0
-        below = bands[i + 1].top if i + 1 < len(bands) else mask.shape[0]
-        top, bottom = _with_margin(band, above, below, typical_height(bands))
+        top, bottom = _with_margin(bands, i, height, typical)
         row = mask[band.top : band.bottom]
-        for left, right in runs_apart(row, CELL_GAP * typical_height(bands)):
+        for left, right in runs_apart(row, CELL_GAP * typical):
             side = max(2, round(MARGIN * band.height))
-            box = (max(0, left - side), top, min(mask.shape[1], right + side), min(bottom, mask.shape[0]))
+            box = (max(0, left - side), top, min(width, right + side), bottom)
             pieces, glued = cut_pieces(row, box, 0, max_aspect)
             found.append(TextLine(box, pieces, band.height, _cap_height(row[:, left:right]), glued=glued))
     return found
@@ -332,11 +330,14 @@ def _cap_height(mask: Mask) -> int:
     return int(solid[-1]) + 1 if solid.size else mask.shape[0]
 
 
-def _with_margin(band: Band, above: int, below: int, typical: float) -> tuple[int, int]:
+def _with_margin(bands: Sequence[Band], number: int, height: int, typical: float) -> tuple[int, int]:
     """Top and bottom of a line's crop: a margin of paper, and for lines without ascenders or descenders their room.
 
     Half way into a neighbour's gap at most, or a pixel or two where lines touch.
     """
+    band = bands[number]
+    above = bands[number - 1].bottom if number else 0
+    below = bands[number + 1].top if number + 1 < len(bands) else height
     ink = band.bottom - band.top
     want = max(2.0, MARGIN * ink)
     if ink < 0.55 * typical:
@@ -348,12 +349,13 @@ def _with_margin(band: Band, above: int, below: int, typical: float) -> tuple[in
         room_above = band.top
     top = band.top - round(min(want, room_above))
     bottom = band.bottom + round(min(want, max(room_below, 1)))
-    return max(0, top), bottom
+    return max(0, top), min(bottom, height)
 
 
 def _ink_span(mask: Mask) -> tuple[int, int]:
-    columns = np.flatnonzero(inked_columns(mask))
-    return int(columns[0]), int(columns[-1]) + 1
+    found = extent(inked_columns(mask))
+    assert found is not None  # a band of rows has ink
+    return found
 
 
 def _grown(box: Box, scale: int, size: tuple[int, int]) -> Box:

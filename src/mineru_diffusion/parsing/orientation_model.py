@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from mineru_diffusion.parsing.ink import Mask, inked_columns, inked_rows
+from mineru_diffusion.parsing.ink import Mask, ink_bounds
 
 SIDE = 224
 """Pixels of the square that the network sees."""
@@ -65,10 +65,11 @@ class OrientationModel:
 
 def _squares(mask: Mask) -> list[NDArray[np.float32]]:
     """Inputs of the network [3, SIDE, SIDE] along the middle of the inked part."""
-    rows, columns = np.flatnonzero(inked_rows(mask)), np.flatnonzero(inked_columns(mask))
-    if not rows.size or not columns.size:
+    bounds = ink_bounds(mask)
+    if bounds is None:
         return []
-    part = mask[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    left, top, right, bottom = bounds
+    part = mask[top:bottom, left:right]
     if max(part.shape) < LEAST_INK or min(part.shape) < 4:
         return []
     # A thin strip would be blown up beyond recognition: it keeps paper around it.

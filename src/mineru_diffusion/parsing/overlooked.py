@@ -9,9 +9,10 @@ import itertools
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mineru_diffusion.parsing.bands import Band, typical_height
-from mineru_diffusion.parsing.ink import Box, Mask, inked_columns, inked_rows
+from mineru_diffusion.parsing.ink import FAINTEST, Box, Mask, ink_bounds
 
 LEAST_SIDE = 3.0
 """Of a picture, in heights of a text line."""
@@ -19,11 +20,15 @@ LEAST_INK = 0.08
 """Of a picture: rules and dirt between lines cover less."""
 
 
-def overlooked_pictures(ink: Mask, lines: Sequence[Band]) -> list[tuple[Box, int]]:
+def overlooked_pictures(
+    ink: Mask, grey: NDArray[np.uint8], paper: float, lines: Sequence[Band]
+) -> list[tuple[Box, int]]:
     """Each picture's box in pixels of the column, and the number of the line that follows it.
 
     Args:
         ink: booleans [H, W] of one column, rules and all.
+        grey: its pixels [H, W].
+        paper: grey level of the region's paper. Beside a picture the local one is the picture's.
         lines: its text lines, top to bottom; without any, nothing tells a picture from text.
     """
     if not lines:
@@ -32,13 +37,14 @@ def overlooked_pictures(ink: Mask, lines: Sequence[Band]) -> list[tuple[Box, int
     borders = [0, *itertools.chain.from_iterable((line.top, line.bottom) for line in lines), ink.shape[0]]
     found = []
     for number, (top, bottom) in enumerate(zip(borders[::2], borders[1::2], strict=True)):
-        rows = np.flatnonzero(inked_rows(ink[top:bottom])) if bottom - top > LEAST_SIDE * size else np.empty(0, int)
-        if not rows.size:
+        if bottom - top <= LEAST_SIDE * size:
             continue
-        first, end = top + int(rows[0]), top + int(rows[-1]) + 1
-        columns = np.flatnonzero(inked_columns(ink[first:end]))
-        left, right = int(columns[0]), int(columns[-1]) + 1
-        inside = ink[first:end, left:right]
+        solid = ink[top:bottom] & (np.abs(grey[top:bottom] - paper) >= FAINTEST)
+        bounds = ink_bounds(solid)
+        if bounds is None:
+            continue
+        left, first, right, end = bounds
+        inside = solid[first:end, left:right]
         if min(inside.shape) >= LEAST_SIDE * size and np.count_nonzero(inside) >= LEAST_INK * inside.size:
-            found.append(((left, first, right, end), number))
+            found.append(((left, top + first, right, top + end), number))
     return found

@@ -14,7 +14,7 @@ import numpy as np
 
 from mineru_diffusion.parsing.bands import row_bands, typical_height
 from mineru_diffusion.parsing.boxes import PICTURES, Found, PixelBox, overlap
-from mineru_diffusion.parsing.ink import Mask, inked_columns, inked_rows, spans
+from mineru_diffusion.parsing.ink import Mask, ink_bounds, inked_columns, spans
 
 IntBox = tuple[int, int, int, int]
 
@@ -132,15 +132,10 @@ def blobs(mask: Mask) -> list[IntBox]:
         ys, xs = [c[0] for c in group], [c[1] for c in group]
         y0, x0 = min(ys) * CELL, min(xs) * CELL
         part = mask[y0 : (max(ys) + 1) * CELL, x0 : (max(xs) + 1) * CELL]
-        inner_rows, inner_columns = np.flatnonzero(inked_rows(part)), np.flatnonzero(inked_columns(part))
-        boxes.append(
-            (
-                x0 + int(inner_columns[0]),
-                y0 + int(inner_rows[0]),
-                x0 + int(inner_columns[-1]) + 1,
-                y0 + int(inner_rows[-1]) + 1,
-            )
-        )
+        bounds = ink_bounds(part)
+        assert bounds is not None  # every open cell has ink
+        left, top, right, bottom = bounds
+        boxes.append((x0 + left, y0 + top, x0 + right, y0 + bottom))
     return boxes
 
 
