@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from dataclasses import fields
@@ -10,6 +11,7 @@ from typing import Any, get_args
 
 import httpx
 import pytest
+from PIL import Image, ImageDraw, ImageFont
 
 from mineru_diffusion.document.otsl import parse_otsl
 from mineru_diffusion.engine.remote import OWN_PARAMS
@@ -331,6 +333,26 @@ def test_a_client_that_goes_away_frees_its_pages(tmp_path: Path, stream: bool) -
         until(lambda: engine.cache_pages[0] == 0)
         until(lambda: inside(client) == 0)
         until(lambda: "engine_cancelled_total 1.0" in client.get("/metrics").text)  # counted a moment later
+
+
+def test_a_line_reader_answers_a_table_with_its_columns(tmp_path: Path) -> None:
+    profile = CheckpointProfile(
+        tasks=("text",), text_unit="line", line_height=32, prompts={"text": "\nText Recognition:"}
+    )
+    picture = Image.new("RGB", (640, 150), "white")
+    for row in range(3):
+        for left in (20, 260, 460):
+            ImageDraw.Draw(picture).text((left, 20 + 40 * row), "178", fill="black", font=ImageFont.load_default(22))
+    buffer = io.BytesIO()
+    picture.save(buffer, format="PNG")
+    with running(FakeEngine(lambda request: "178", profile), tmp_path) as client:
+        body = chat("\nTable Recognition:", data_uri(buffer.getvalue()))
+        answer = client.post(PATH, json=body).json()["choices"][0]
+    table = parse_otsl(answer["message"]["content"])
+    assert table is not None
+    assert (table.n_rows, table.n_cols) == (3, 3)
+    assert {cell.text for cell in table.cells} == {"178"}
+    assert any("rows and columns" in note for note in answer["mineru_diffusion"]["notes"])
 
 
 def test_a_line_reader_gets_lines_and_layouts(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from PIL import Image
 
+from mineru_diffusion.document.html_tables import parse_html_table
 from mineru_diffusion.document.layout_grammar import format_layout
 from mineru_diffusion.document.otsl import table_to_otsl
 from mineru_diffusion.document.tables import Cell, Table
@@ -109,7 +110,10 @@ def _within(results: Sequence[Result], limit: int | None, decode: Callable[[Sequ
 
 
 def _as_table(parts: Sequence[Region]) -> str:
-    """OTSL with a cell a line: clients of the published model read nothing else as a table."""
+    """OTSL, all that clients of the published model read as a table; a cell a line where no columns were seen."""
+    tables = [table for part in parts if (table := parse_html_table(part.content))]
+    if tables:
+        return "".join(map(table_to_otsl, tables))
     lines = [line for part in parts for line in part.content.splitlines() if line.strip()]
     return table_to_otsl(Table(len(lines), 1, tuple(Cell(i, 0, text=line) for i, line in enumerate(lines))))
 
