@@ -8,6 +8,8 @@ import time
 from collections.abc import AsyncIterator
 from types import TracebackType
 
+import anyio
+
 from mineru_diffusion.engine.types import Result
 from mineru_diffusion.errors import EngineError
 from mineru_diffusion.serving.answers import Ending, cut_at_stop, ending
@@ -125,10 +127,11 @@ class Exchange:
             self._cut = _TIMED_OUT
             self._cancel()
         wait = pause if self._cut else min(pause, max(left, 0.01))
-        try:
-            return await asyncio.wait_for(self._events.get(), wait)
-        except (TimeoutError, asyncio.TimeoutError):
-            return None
+        # Before Python 3.12 `asyncio.wait_for` forgets a cancellation that comes together with an event, and a client
+        # that went away is served to the end.
+        with anyio.move_on_after(wait):
+            return await self._events.get()
+        return None
 
     def _safe(self, text: str) -> str:
         """What of a growing text will not change any more."""
