@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
 import json
@@ -12,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 
+import anyio
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -158,10 +158,13 @@ class _Body:
     async def __call__(self) -> Message:
         if self._complete:
             return await self._receive()  # only the end of the connection can come now, whenever it may
-        try:
-            message = await asyncio.wait_for(self._receive(), max(self._deadline - time.monotonic(), 0.001))
-        except (TimeoutError, asyncio.TimeoutError) as error:
-            raise ApiError(408, f"the body did not arrive in {self._timeout:g} s", code="body_timeout") from error
+        # Time limits by anyio here and below: before Python 3.12 `asyncio.wait_for` forgets a cancellation that comes
+        # together with what it waits for.
+        message: Message | None = None
+        with anyio.move_on_after(max(self._deadline - time.monotonic(), 0.001)):
+            message = await self._receive()
+        if message is None:
+            raise ApiError(408, f"the body did not arrive in {self._timeout:g} s", code="body_timeout")
         if message["type"] != "http.request":
             self._complete = True
             return message
@@ -178,9 +181,10 @@ class _Body:
         end = time.monotonic() + _LINGER_SECONDS
         left = 2 * self._limit
         while left > 0 and not self._complete and time.monotonic() < end:
-            try:
-                message = await asyncio.wait_for(self._receive(), _LINGER_SECONDS)
-            except (TimeoutError, asyncio.TimeoutError):
+            message: Message | None = None
+            with anyio.move_on_after(_LINGER_SECONDS):
+                message = await self._receive()
+            if message is None:
                 return
             left -= len(message.get("body", b""))
             self._complete = not message.get("more_body", False)
@@ -202,10 +206,10 @@ class _Sender:
             if message["status"] == 413:
                 await self._body.linger()
             MutableHeaders(scope=message)["Connection"] = "close"
-        try:
-            await asyncio.wait_for(self._send(message), self._timeout)
-        except (TimeoutError, asyncio.TimeoutError) as error:
-            raise SlowReader("the client does not read its answer") from error
+        with anyio.move_on_after(self._timeout) as limit:
+            await self._send(message)
+        if limit.cancelled_caught:
+            raise SlowReader("the client does not read its answer")
 
 
 def _digest(key: str) -> bytes:
