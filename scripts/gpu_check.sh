@@ -26,6 +26,7 @@ step 0 30 device.txt "$python" -c 'import torch; print(torch.__version__, torch.
 step 60 150 tests.txt "$python" -m pytest tests/parity/test_model.py tests/parity/test_runs.py tests/engine -m "not slow"
 step 90 60 roofline.txt "${cli[@]}" bench roofline --out "$out/roofline.json"
 step 90 60 decode.txt "${cli[@]}" bench decode --rounds 3 --out "$out/decode.json"
+step 90 90 paths.txt "$python" scripts/gpu_paths.py
 step 90 60 eval_cuda.txt "${cli[@]}" eval --lines 500 --device cuda --out "$out/eval_cuda.json"
 step 60 60 parse.txt "${cli[@]}" parse docs/images -o "$out/parsed" --force --stats --profile "$out/trace.json.gz"
 if [ "$(left)" -gt 120 ]; then

@@ -54,8 +54,8 @@ def test_int8_weights_are_close() -> None:
 
 def test_tables_grow_with_the_sequence() -> None:
     decoder = InferenceDecoder(random_checkpoint().model.language_model.model)
-    short = decoder._rope(torch.tensor([5]), 6, torch.float32)
-    long = decoder._rope(torch.tensor([5, 4000]), 4001, torch.float32)
+    short = decoder.rope(torch.tensor([5]), 6, torch.float32)
+    long = decoder.rope(torch.tensor([5, 4000]), 4001, torch.float32)
     torch.testing.assert_close(short[0][0], long[0][0])
 
 

@@ -49,6 +49,8 @@ def generate_batch(
         block_length=length,
         max_rows=default_max_rows(embeds.device),
         max_pages=sum(-(-sequence.longest // page_tokens(length)) for sequence in sequences) or 1,
+        # They would be recorded anew in every call.
+        graphs=False,
     )
     for sequence, embedded in zip(sequences, embeds, strict=True):
         sequence.prompt_embeds = embedded

@@ -53,6 +53,11 @@ class PagedCache:
         return len(self._free)
 
     @property
+    def scratch(self) -> int:
+        """A slot behind all pages, for what belongs to no sequence. It moves when storage grows."""
+        return self.storage * self.page_tokens
+
+    @property
     def used(self) -> int:
         """Pages that are handed out."""
         return self._used
@@ -121,8 +126,8 @@ class PagedCache:
         new = min(self.max_pages, max(FIRST_PAGES, old * 2))
         for tensors in (self.keys, self.values):
             for layer, tensor in enumerate(tensors):
-                grown = tensor.new_zeros((new * self.page_tokens, *tensor.shape[1:]))
-                grown[: old * self.page_tokens] = tensor
+                grown = tensor.new_zeros((new * self.page_tokens + 1, *tensor.shape[1:]))
+                grown[: old * self.page_tokens] = tensor[: old * self.page_tokens]
                 tensors[layer] = grown
         self._free = np.concatenate((self._free, np.ones(new - old, dtype=bool)))
 

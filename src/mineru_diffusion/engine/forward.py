@@ -8,14 +8,14 @@ width of a head.
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Protocol, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mineru_diffusion.engine.cache import PagedCache
 from mineru_diffusion.engine.projections import LayerProjections
-from mineru_diffusion.engine.rows import RowAttention
 from mineru_diffusion.model.decoder import RMSNorm, SDARDecoderLayer, SDARModel
 from mineru_diffusion.model.rope import rope_1d
 
@@ -73,6 +73,31 @@ def after_attention(layer: LayerProjections, x: Tensor, mixed: Tensor) -> Tensor
     return layer.down(F.silu(gate, inplace=True).mul_(up)).add_(x)
 
 
+class Mixes(Protocol):
+    """Attends over the cache."""
+
+    def mix(self, layer: int, q_THD: Tensor) -> Tensor:
+        """Attended values [T, H * D] of `layer`."""
+        ...
+
+
+class PassAttention(Protocol):
+    """What the layers of a pass need (`rows.RowAttention`): `slots` [T] where they write, `asked` [A] the positions
+    that the last layer is asked for (None: all), what attends in all layers, and in the last one (None: nothing is
+    asked for)."""
+
+    @property
+    def cache(self) -> PagedCache: ...
+    @property
+    def slots(self) -> Tensor: ...
+    @property
+    def asked(self) -> Tensor | None: ...
+    @property
+    def all(self) -> Mixes: ...
+    @property
+    def last(self) -> Mixes | None: ...
+
+
 class InferenceDecoder:
     """Runs the layers of a pass.
 
@@ -84,19 +109,20 @@ class InferenceDecoder:
         self.model = model
         self._layers = [LayerProjections(cast(SDARDecoderLayer, layer)) for layer in model.layers]
         self.repeats = model.config.num_attention_heads // model.config.num_key_value_heads
+        self.head_dim = model.config.head_dim
         self._tables: tuple[Tensor, Tensor] | None = None
 
-    def _rope(self, positions_T: Tensor, longest: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    def rope(self, positions_T: Tensor, longest: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Half-width cosines and sines [T, 1, D / 2], from tables that grow with the longest sequence."""
         if self._tables is None or self._tables[0].shape[0] < longest or self._tables[0].dtype != dtype:
             every = torch.arange(max(1024, 2 * longest), device=positions_T.device)
-            width = self.model.config.head_dim
-            cos, sin = rope_1d(every, width, self.model.config.rope_theta)
-            self._tables = cos[:, None, : width // 2].to(dtype), sin[:, None, : width // 2].to(dtype)
+            cos, sin = rope_1d(every, self.head_dim, self.model.config.rope_theta)
+            half = self.head_dim // 2
+            self._tables = cos[:, None, :half].to(dtype), sin[:, None, :half].to(dtype)
         return self._tables[0].index_select(0, positions_T), self._tables[1].index_select(0, positions_T)
 
     def __call__(
-        self, x: Tensor, positions_T: Tensor, longest: int, attention: RowAttention, picked: Tensor | None
+        self, x: Tensor, positions_T: Tensor, longest: int, attention: PassAttention, picked: Tensor | None
     ) -> Tensor | None:
         """Run all layers.
 
@@ -110,7 +136,12 @@ class InferenceDecoder:
         Returns:
             Hidden states [M, W] after the final norm; None if nothing was asked for.
         """
-        cos, sin = self._rope(positions_T, longest, x.dtype)
+        return self.layers(x, *self.rope(positions_T, longest, x.dtype), attention, picked)
+
+    def layers(
+        self, x: Tensor, cos: Tensor, sin: Tensor, attention: PassAttention, picked: Tensor | None
+    ) -> Tensor | None:
+        """The same with the rotations [T, 1, D / 2] of the positions."""
         cache, slots = attention.cache, attention.slots
         final = len(self._layers) - 1
         for index, layer in enumerate(self._layers):

@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mineru_diffusion.engine.transfer import to_device
+
 CHUNK_ELEMENTS = 1 << 24
 """Logits held at a time (64 MB in float32)."""
 
@@ -50,8 +52,8 @@ def predict(
     if any(temperature > 0 for temperature, _ in temperatures):
         device = hidden_MW.device
         per_position = [t for (t, _), n in zip(temperatures, counts, strict=True) for _ in range(n)]
-        heat = torch.tensor(per_position, device=device)[:, None]
-        noise = _uniforms(temperatures, counts).to(device)[:, None]
+        heat = to_device(torch.tensor(per_position), device)[:, None]
+        noise = to_device(_uniforms(temperatures, counts), device)[:, None]
     size = hidden_MW.shape[0]
     chunk = max(1, CHUNK_ELEMENTS // cast(int, head.out_features))
     parts = [

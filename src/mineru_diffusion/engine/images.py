@@ -17,6 +17,7 @@ from torch.profiler import record_function
 
 from mineru_diffusion.engine.sequence import Sequence
 from mineru_diffusion.engine.stats import EngineStats
+from mineru_diffusion.engine.transfer import to_device
 from mineru_diffusion.model import MinerUDiffusionForConditionalGeneration, MinerUDiffusionProcessor
 
 Patches = tuple[NDArray[np.float32], tuple[int, int, int]]
@@ -138,9 +139,7 @@ class ImageQueue:
         try:
             with self._stats.timed("vision"), record_function("vision"):
                 rows = torch.from_numpy(np.concatenate([patches for _, (patches, _) in group]))
-                if weight.device.type == "cuda":
-                    rows = rows.pin_memory()
-                pixels = rows.to(device=weight.device, dtype=weight.dtype, non_blocking=True)
+                pixels = to_device(rows, weight.device).to(weight.dtype)
                 visual = self._model.encode_images(pixels, [grid for _, (_, grid) in group])
                 merge = self._processor.image_processor.merge_size**2
                 pieces = visual.split([patches.shape[0] // merge for _, (patches, _) in group])
@@ -153,5 +152,5 @@ class ImageQueue:
         return []
 
     def _embed(self, sequence: Sequence, visual: Tensor | None) -> None:
-        ids = torch.tensor([sequence.prompt_ids], device=self._model.language_model.lm_head.weight.device)
+        ids = to_device(torch.tensor([sequence.prompt_ids]), self._model.language_model.lm_head.weight.device)
         sequence.prompt_embeds = self._model.embed(ids, visual)[0]

@@ -38,6 +38,7 @@ class LocalEngine:
         max_rows: sequences that run at a time, and blocks of a forward pass; None: by device.
         cache_bytes: memory of the key/value cache at most; None: by device.
         block_length: another block length than the checkpoint's own.
+        kernel, graphs: as for `DecodingLoop`.
     """
 
     def __init__(
@@ -47,6 +48,8 @@ class LocalEngine:
         max_rows: int | None = None,
         cache_bytes: int | None = None,
         block_length: int | None = None,
+        kernel: str = "auto",
+        graphs: bool | None = None,
     ) -> None:
         self._processor = checkpoint.processor
         self._profile = replace(checkpoint.profile, image_factor=self._processor.image_processor.factor)
@@ -62,6 +65,8 @@ class LocalEngine:
             block_length=block_length,
             max_rows=max_rows or default_max_rows(weight.device),
             max_pages=max(1, (cache_bytes or default_cache_bytes(weight.device)) // self._page_bytes),
+            kernel=kernel,
+            graphs=graphs,
         )
         self._images = ImageQueue(model, self._processor, self.loop.stats)
         vocabulary = self._processor.tokenizer.get_vocab()
@@ -275,6 +280,8 @@ def load_engine(
     max_rows: int | None = None,
     cache_bytes: int | None = None,
     quantize: str | None = None,
+    kernel: str = "auto",
+    graphs: bool | None = None,
 ) -> LocalEngine:
     """Load a checkpoint and build an engine on it.
 
@@ -285,10 +292,12 @@ def load_engine(
         max_rows: sequences that run at a time at most; None: by device.
         cache_bytes: memory of the key/value cache at most; None: by device.
         quantize: `int8`: the decoder's matrices in 8 bits; None: as `dtype` says.
+        kernel: what attends over the cache: `sdpa`, `flex`, or `auto`: flex on CUDA where it works.
+        graphs: replay passes from CUDA graphs; None: on CUDA.
 
     Raises:
         CheckpointError: the checkpoint cannot be loaded.
-        UsageError: an unknown device, dtype or quantization.
+        UsageError: an unknown device, dtype, quantization or kernel.
     """
     from mineru_diffusion.assets import packaged_checkpoint
 
@@ -299,4 +308,4 @@ def load_engine(
     checkpoint = load_checkpoint(folder, device=where, dtype=choose_dtype(dtype, where, folder))
     if quantize is not None:
         quantize_model(checkpoint.model, quantize)
-    return LocalEngine(checkpoint, max_rows=max_rows, cache_bytes=cache_bytes)
+    return LocalEngine(checkpoint, max_rows=max_rows, cache_bytes=cache_bytes, kernel=kernel, graphs=graphs)

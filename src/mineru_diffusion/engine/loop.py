@@ -22,11 +22,14 @@ from mineru_diffusion.diffusion.unmasking import BlockStatistics, UnmaskingPolic
 from mineru_diffusion.engine.blocks import BlockTable
 from mineru_diffusion.engine.cache import PagedCache
 from mineru_diffusion.engine.forward import InferenceDecoder
+from mineru_diffusion.engine.graphs import make_passes
 from mineru_diffusion.engine.head import predict
-from mineru_diffusion.engine.rows import RowAttention
+from mineru_diffusion.engine.kernels import choose_kernel
+from mineru_diffusion.engine.passes import Passes
 from mineru_diffusion.engine.scheduler import Planned, Scheduler
 from mineru_diffusion.engine.sequence import Sequence
 from mineru_diffusion.engine.stats import EngineStats
+from mineru_diffusion.engine.transfer import to_device
 from mineru_diffusion.model import MinerUDiffusionForConditionalGeneration
 
 CAUSAL_PAGE = 32
@@ -49,6 +52,11 @@ class DecodingLoop:
         block_length: B; 1 where `causal`.
         max_rows: sequences that run at a time.
         max_pages: pages of the cache.
+        kernel: what attends over the cache: `sdpa`, `flex`, or `auto`: flex on CUDA where it works.
+        graphs: record passes as CUDA graphs and replay them; None: on CUDA. Elsewhere they only get the graphs' shapes.
+
+    Raises:
+        UsageError: an unknown kernel.
     """
 
     def __init__(
@@ -58,6 +66,8 @@ class DecodingLoop:
         block_length: int,
         max_rows: int,
         max_pages: int,
+        kernel: str = "auto",
+        graphs: bool | None = None,
     ) -> None:
         text = model.config.text_config
         weight = model.language_model.lm_head.weight
@@ -74,6 +84,18 @@ class DecodingLoop:
             max_pages=max_pages,
             dtype=self.dtype,
             device=self.device,
+        )
+        attends = choose_kernel(
+            kernel,
+            self.device,
+            self.dtype,
+            heads=text.num_key_value_heads,
+            repeats=self.decoder.repeats,
+            length=block_length,
+            width=text.head_dim,
+        )
+        self.passes: Passes = make_passes(
+            self.decoder, self.cache, attends, block_length=block_length, device=self.device, graphs=graphs
         )
         rows = max(2, max_rows)
         self.scheduler = Scheduler(self.cache, rows, rows * (block_length if block_length > 1 else CAUSAL_PREFILL))
@@ -103,19 +125,16 @@ class DecodingLoop:
             asking = [rows.sequence for rows in planned if rows.asks]
             table_rows = self.blocks.rows(asking)
             masked_RB = self.blocks.masked(table_rows)
-            attention = RowAttention(
-                self.cache,
+            forward = self.passes.plan(
+                self._embeddings(planned),
                 [rows.run() for rows in planned],
                 [rows.sequence.asked if rows.asks else None for rows in planned],
-                self.decoder.repeats,
+                None if masked_RB.all() else np.flatnonzero(masked_RB),
             )
-            x, positions, longest = self._inputs(planned)
-            picked = None
-            if not masked_RB.all():
-                picked = torch.from_numpy(np.flatnonzero(masked_RB)).to(self.device)
         self._count(planned, masked_RB)
         with stats.timed("forward"), record_function("forward"):
-            hidden_MW = self.decoder(x, positions, longest, attention, picked)
+            hidden_MW = forward()
+        stats.graphed = self.passes.graphed
         for rows in planned:
             rows.sequence.nfe += 1
             rows.sequence.cached = rows.known
@@ -143,8 +162,8 @@ class DecodingLoop:
             stats.prompt_positions += prompt
             stats.commit_positions += rows.known - rows.start - prompt
 
-    def _inputs(self, planned: list[Planned]) -> tuple[Tensor, Tensor, int]:
-        """Embeddings [T, W], positions [T], and a bound on the positions."""
+    def _embeddings(self, planned: list[Planned]) -> Tensor:
+        """The pass's input [T, W]."""
         ids: list[NDArray[np.int64]] = []
         prompts: list[tuple[int, Tensor]] = []
         at = 0
@@ -160,11 +179,10 @@ class DecodingLoop:
             if rows.stop > rows.known:
                 ids.append(self.blocks.ids[sequence.row])
             at += rows.stop - rows.start
-        x = self.model.get_input_embeddings()(torch.from_numpy(np.concatenate(ids)).to(self.device))
+        x: Tensor = self.model.get_input_embeddings()(to_device(np.concatenate(ids), self.device))
         for start, piece in prompts:
             x[start : start + piece.shape[0]] = piece
-        positions = np.concatenate([np.arange(rows.start, rows.stop) for rows in planned])
-        return x, torch.from_numpy(positions).to(self.device), int(positions.max()) + 1
+        return x
 
     def _step(
         self,

@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mineru_diffusion.engine.cache import PagedCache
+from mineru_diffusion.engine.kernels import Attend, Kernel, sdpa
+from mineru_diffusion.engine.transfer import to_device
 
 SHORT = 128
 """Sequences that see at most this many positions share an attention call whatever their lengths."""
@@ -62,9 +64,10 @@ class Run:
 
 
 @dataclass(frozen=True)
-class _Bucket:
+class Bucket:
     """Runs that share an attention call. `queries` [G * L] picks their positions (None: they are all there are, in
-    order); `keys` [G * S] are slots (None: read the cache in place from `first`)."""
+    order); `keys` [G * S] are slots (None: read the cache in place from `first`); `attend` is the kernel, which knows
+    what is visible."""
 
     queries: Tensor | None
     groups: int
@@ -72,7 +75,7 @@ class _Bucket:
     seen: int
     keys: Tensor | None
     first: int
-    mask: Tensor | None
+    attend: Attend
 
 
 class Mixer:
@@ -82,11 +85,13 @@ class Mixer:
         cache: where keys and values are.
         runs: in the order of the queries.
         repeats: R, query heads per key/value head.
+        kernel: what attends.
     """
 
-    def __init__(self, cache: PagedCache, runs: Sequence[Run], repeats: int) -> None:
+    def __init__(self, cache: PagedCache, runs: Sequence[Run], repeats: int, kernel: Kernel = sdpa) -> None:
         self.cache = cache
         self.repeats = repeats
+        self.kernel = kernel
         store = cache.keys[0]
         self.device, self.dtype = store.device, store.dtype
         members: dict[tuple[int, int, int], list[tuple[int, Run]]] = defaultdict(list)
@@ -109,9 +114,9 @@ class Mixer:
         inverse = np.zeros(at, dtype=np.int64)
         real = order >= 0
         inverse[order[real]] = np.flatnonzero(real)
-        self._order = torch.from_numpy(inverse).to(self.device)
+        self._order = to_device(inverse, self.device)
 
-    def _bucket(self, length: int, alone: bool, members: list[tuple[int, Run]]) -> tuple[_Bucket, NDArray[np.int64]]:
+    def _bucket(self, length: int, alone: bool, members: list[tuple[int, Run]]) -> tuple[Bucket, NDArray[np.int64]]:
         """The bucket, and the query that each of its G * L rows answers (-1: filled up)."""
         groups = len(members)
         seen = max(run.reach for _, run in members)
@@ -128,41 +133,43 @@ class Mixer:
             slots[row, : run.reach] = run.slots[: run.reach]
             # Filled up with a slot of its own: a stranger's could hold infinities, which a mask does not remove.
             slots[row, run.reach :] = run.slots[0]
-        mask = None
+        attend: Attend = F.scaled_dot_product_attention
         if int(visible.min()) < seen:
-            allowed = torch.from_numpy(np.arange(seen) < visible[:, :, None])
-            bias = torch.zeros(allowed.shape, dtype=self.dtype).masked_fill_(~allowed, -torch.inf)
-            mask = bias.to(self.device)[:, None].repeat(1, 1, self.repeats, 1)
-        keys = None if alone else torch.from_numpy(slots.ravel()).to(self.device)
-        index = torch.from_numpy(queries.ravel()).to(self.device)
-        return _Bucket(index, groups, length, seen, keys, int(slots[0, 0]), mask), order.ravel()
+            attend = self.kernel(to_device(visible, self.device), seen, self.repeats, self.dtype)
+        keys = None if alone else to_device(slots.ravel(), self.device)
+        index = to_device(queries.ravel(), self.device)
+        return Bucket(index, groups, length, seen, keys, int(slots[0, 0]), attend), order.ravel()
 
     def mix(self, layer: int, q_THD: Tensor) -> Tensor:
         """Attended values [T, H * D] of `layer`."""
-        mixed = [self._attend(layer, q_THD, bucket) for bucket in self._buckets]
+        mixed = [attend_bucket(self.cache, layer, q_THD, bucket) for bucket in self._buckets]
         if self._order is None:
             return mixed[0]
         return (mixed[0] if len(mixed) == 1 else torch.cat(mixed)).index_select(0, self._order)
 
-    def _attend(self, layer: int, q_THD: Tensor, bucket: _Bucket) -> Tensor:
-        groups, length, repeats = bucket.groups, bucket.length, self.repeats
-        q = q_THD if bucket.queries is None else q_THD.index_select(0, bucket.queries)
-        heads, width = q.shape[1] // repeats, q.shape[2]
-        # Query heads that share a key head are laid side by side as more queries: keys need not be repeated.
-        q = q.view(groups, length, heads, repeats, width).permute(0, 2, 3, 1, 4)
-        q = q.reshape(groups, heads, repeats * length, width)
-        keys, values = self._read(self.cache.keys[layer], bucket), self._read(self.cache.values[layer], bucket)
-        out = F.scaled_dot_product_attention(q, keys, values, attn_mask=bucket.mask)
-        out = out.view(groups, heads, repeats, length, width).permute(0, 3, 1, 2, 4)
-        return out.reshape(groups * length, heads * repeats * width)
 
-    def _read(self, store: Tensor, bucket: _Bucket) -> Tensor:
-        """Keys or values [G, K, S, D]."""
-        if bucket.keys is None:
-            found = store[bucket.first : bucket.first + bucket.seen]
-        else:
-            found = store.index_select(0, bucket.keys)
-        return found.view(bucket.groups, bucket.seen, *store.shape[1:]).transpose(1, 2)
+def attend_bucket(cache: PagedCache, layer: int, q_THD: Tensor, bucket: Bucket) -> Tensor:
+    """Attended values [G * L, H * D] of one bucket."""
+    groups, length = bucket.groups, bucket.length
+    keys, values = _read(cache.keys[layer], bucket), _read(cache.values[layer], bucket)
+    q = q_THD if bucket.queries is None else q_THD.index_select(0, bucket.queries)
+    heads, width = keys.shape[1], q.shape[2]
+    repeats = q.shape[1] // heads
+    # Query heads that share a key head are laid side by side as more queries: keys need not be repeated.
+    q = q.view(groups, length, heads, repeats, width).permute(0, 2, 3, 1, 4)
+    q = q.reshape(groups, heads, repeats * length, width)
+    out = bucket.attend(q, keys, values)
+    out = out.view(groups, heads, repeats, length, width).permute(0, 3, 1, 2, 4)
+    return out.reshape(groups * length, heads * repeats * width)
+
+
+def _read(store: Tensor, bucket: Bucket) -> Tensor:
+    """Keys or values [G, K, S, D]."""
+    if bucket.keys is None:
+        found = store[bucket.first : bucket.first + bucket.seen]
+    else:
+        found = store.index_select(0, bucket.keys)
+    return found.view(bucket.groups, bucket.seen, *store.shape[1:]).transpose(1, 2)
 
 
 def _in_one_piece(slots: NDArray[np.int64]) -> bool:
@@ -177,15 +184,21 @@ class RowAttention:
         runs: the pass's runs, in the order of its positions.
         asked: for each run the part (start, stop) of its positions whose outputs are wanted, or None.
         repeats: query heads per key/value head.
+        kernel: what attends.
     """
 
     def __init__(
-        self, cache: PagedCache, runs: Sequence[Run], asked: Sequence[tuple[int, int] | None], repeats: int
+        self,
+        cache: PagedCache,
+        runs: Sequence[Run],
+        asked: Sequence[tuple[int, int] | None],
+        repeats: int,
+        kernel: Kernel = sdpa,
     ) -> None:
         self.cache = cache
         device = cache.keys[0].device
-        self.slots = torch.from_numpy(np.concatenate([r.slots[r.start : r.stop] for r in runs])).to(device)
-        self.all = Mixer(cache, runs, repeats)
+        self.slots = to_device(np.concatenate([r.slots[r.start : r.stop] for r in runs]), device)
+        self.all = Mixer(cache, runs, repeats, kernel)
         parts, index, at = [], [], 0
         for run, part in zip(runs, asked, strict=True):
             if part is not None:
@@ -197,5 +210,5 @@ class RowAttention:
         if parts:
             flat = np.concatenate(index)
             everything = len(flat) == at
-            self.asked = None if everything else torch.from_numpy(flat).to(device)
-            self.last = self.all if everything else Mixer(cache, parts, repeats)
+            self.asked = None if everything else to_device(flat, device)
+            self.last = self.all if everything else Mixer(cache, parts, repeats, kernel)

@@ -13,7 +13,7 @@ class EngineStats:
     """Counters since the engine was made.
 
     Attributes:
-        passes: forward passes of the decoder.
+        passes: forward passes of the decoder; `graphed` of them were replayed from CUDA graphs.
         sequences: sequences that took part, summed over passes.
         rows: blocks computed, summed over passes.
         positions: positions computed, summed over passes; `prompt_positions` of them were prompt,
@@ -32,6 +32,7 @@ class EngineStats:
     """
 
     passes: int = 0
+    graphed: int = 0
     sequences: int = 0
     rows: int = 0
     positions: int = 0
@@ -108,10 +109,11 @@ class EngineStats:
         times = ", ".join(f"{what} {spent[what]:.2f}" for what in order if what in spent)
         computed = max(1, self.positions)
         denoised = self.positions - self.prompt_positions - self.commit_positions
+        graphed = f" ({self.graphed} from graphs)" if self.graphed else ""
         used = self.peak_pages * self.page_bytes / 2**20
         return [
             f"{self.requests} requests ({self.shared} shared another's result), {self.images} images, "
-            f"{self.tokens} tokens, {self.passes} passes",
+            f"{self.tokens} tokens, {self.passes} passes{graphed}",
             f"{self.tokens_per_pass:.1f} tokens a pass, {self.tokens_per_step:.2f} for a single crop; "
             f"{self.rows_per_pass:.1f} rows a pass, {100 * self.occupancy:.0f} % of {self.max_rows} sequences",
             f"positions: {100 * self.prompt_positions / computed:.0f} % prompt, "

@@ -8,15 +8,14 @@ Shapes: N batch, L positions of all documents, H query heads, K key/value heads,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
 from mineru_diffusion.diffusion.masks import Labels, visible
 from mineru_diffusion.model.attention import AttentionContext, grouped_sdpa
+from mineru_diffusion.model.flex import flex_attend
 
 
 class DenseAttention:
@@ -60,13 +59,8 @@ def block_mask(documents: Sequence[Labels]) -> BlockMask:
     return create_block_mask(rule, None, None, length, length, device=device, _compile=device.type == "cuda")
 
 
-@cache
-def _compiled_flex() -> Any:
-    return torch.compile(flex_attention, dynamic=True)
-
-
 class FlexAttention:
-    """FlexAttention (arXiv 2412.05496), compiled on CUDA; elsewhere its plain form, which is for tests.
+    """FlexAttention under the sparse mask of all documents.
 
     Args:
         documents: labels of each document, as for `DenseAttention`.
@@ -76,12 +70,7 @@ class FlexAttention:
         self.mask = block_mask(documents)
 
     def attend(self, layer: int, q_NHLD: Tensor, k_NKLD: Tensor, v_NKLD: Tensor) -> Tensor:
-        call = _compiled_flex() if q_NHLD.device.type == "cuda" else flex_attention
-        q_NHLD, k_NKLD = q_NHLD.to(v_NKLD.dtype), k_NKLD.to(v_NKLD.dtype)
-        mixed: Tensor = call(
-            q_NHLD, k_NKLD, v_NKLD, block_mask=self.mask, enable_gqa=q_NHLD.shape[1] != k_NKLD.shape[1]
-        )
-        return mixed
+        return flex_attend(q_NHLD.to(v_NKLD.dtype), k_NKLD.to(v_NKLD.dtype), v_NKLD, self.mask)
 
 
 class RecordingAttention:

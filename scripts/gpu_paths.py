@@ -1,0 +1,53 @@
+"""The engine's attention kernels, with CUDA graphs and without, on one batch of crops: tokens a second, and whether all
+read the same. scripts/gpu_check.sh runs it; on a CPU, where graphs only have their shapes, it shows that it works."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from mineru_diffusion.benchmarks.common import text_crops
+from mineru_diffusion.engine import LocalEngine, Request, Result, load_engine
+
+
+def timed(engine: LocalEngine, requests: Sequence[Request]) -> tuple[list[Result], float]:
+    started = time.perf_counter()
+    results = engine.generate(requests)
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return results, time.perf_counter() - started
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", type=Path, help="checkpoint folder; the packaged one if left out")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--crops", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    expected: list[Result] = []
+    for kernel in ("sdpa", "flex"):
+        for graphs in (False, True):
+            with load_engine(arguments.model, device=arguments.device, kernel=kernel, graphs=graphs) as engine:
+                crops = text_crops(engine.profile, engine.image_factor, arguments.crops)
+                requests = [Request(image) for image in crops.images]
+                results, first = timed(engine, requests)
+                before = engine.stats()
+                best = min(timed(engine, requests)[1] for _ in range(arguments.rounds))
+                stats = engine.stats().since(before)
+            expected = expected or results
+            same = sum(a.tokens == b.tokens for a, b in zip(results, expected, strict=True))
+            tokens = sum(len(result.tokens) for result in results)
+            print(
+                f"{kernel:5} graphs {'on ' if graphs else 'off'} {tokens / best:9.0f} tokens/s  first {first:6.2f} s  "
+                f"{stats.graphed}/{stats.passes} passes from graphs  same tokens {same}/{len(results)}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
