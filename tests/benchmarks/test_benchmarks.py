@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 
 from mineru_diffusion.assets import packaged_checkpoint
 from mineru_diffusion.benchmarks.ar import bench_ar
-from mineru_diffusion.benchmarks.common import race, save, table
+from mineru_diffusion.benchmarks.common import Turns, race, save, table
 from mineru_diffusion.benchmarks.decode import bench_decode, decode_crops_plainly
-from mineru_diffusion.benchmarks.roofline import DecoderPass, matrix_weights
+from mineru_diffusion.benchmarks.roofline import DecoderPass, bench_roofline, matrix_weights
+from mineru_diffusion.benchmarks.scale import bench_scale
 from mineru_diffusion.cli import app
 from mineru_diffusion.engine import DecodingParams, LocalEngine, Request
 from mineru_diffusion.errors import UsageError
@@ -35,7 +36,9 @@ def test_both_sides_of_the_decode_benchmark_give_the_same_tokens() -> None:
 
 
 def test_the_decode_benchmark_reads_crops_one_by_one_and_together(tmp_path: Path) -> None:
-    bench_decode(crops=10, rounds=1, middle=False, out=tmp_path / "d.json")
+    told: list[tuple[int, int]] = []
+    bench_decode(crops=10, rounds=1, middle=False, out=tmp_path / "d.json", progress=lambda *at: told.append(at))
+    assert told == [(over, 10) for over in range(1, 11)]
     rows = json.loads((tmp_path / "d.json").read_text(encoding="utf-8"))["rows"]
     assert [(row["crops"], row["ours"]) for row in rows] == [
         (crops, ours) for crops in ("8 x 1", "10") for ours in ("same work", "as it ships")
@@ -47,8 +50,11 @@ def test_the_decode_benchmark_reads_crops_one_by_one_and_together(tmp_path: Path
 
 def test_contestants_take_turns() -> None:
     turns: list[str] = []
-    times = race({name: lambda name=name: turns.append(name) for name in "ab"}, 2)  # type: ignore[misc]
+    told: list[tuple[int, int]] = []
+    count = Turns(6, lambda over, total: told.append((over, total)))
+    times = race({name: lambda name=name: turns.append(name) for name in "ab"}, 2, count)  # type: ignore[misc]
     assert turns == ["a", "b"] * 3
+    assert told == [(over, 6) for over in range(1, 7)]
     assert set(times) == {"a", "b"}
 
 
@@ -83,3 +89,16 @@ def test_wrong_calls() -> None:
         result = CliRunner().invoke(app, ["bench", *arguments])
         assert result.exit_code == 2
         assert message in result.output
+
+
+def test_progress_ends_when_all_turns_are_over() -> None:
+    told: list[tuple[int, int]] = []
+
+    def tell(over: int, total: int) -> None:
+        told.append((over, total))
+
+    bench_ar(batches=(8,), crops=8, rounds=1, progress=tell)
+    bench_scale(lengths=(64,), requests=(2,), pages=2, rounds=1, progress=tell)
+    bench_roofline(packaged_checkpoint(), batches=(1, 2), rounds=1, progress=tell)
+    totals = (4, 5, 6)
+    assert told == [(over, total) for total in totals for over in range(1, total + 1)]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mineru_diffusion.assets import packaged_twin
-from mineru_diffusion.benchmarks.common import race, save, table, text_crops
+from mineru_diffusion.benchmarks.common import Progress, Turns, race, save, table, text_crops
 from mineru_diffusion.engine.local import load_engine
 from mineru_diffusion.engine.types import DecodingParams, Request
 from mineru_diffusion.errors import UsageError
@@ -28,6 +28,7 @@ def bench_ar(
     policy: str | None = None,
     device: str = "auto",
     out: Path | None = None,
+    progress: Progress | None = None,
 ) -> str:
     """Run it.
 
@@ -40,6 +41,7 @@ def bench_ar(
         policy: of the diffusion checkpoint; None: its own.
         device: where to run.
         out: JSON file to write.
+        progress: called with how many turns are over and how many there are.
 
     Raises:
         UsageError: no twin is given and none is packaged, or it is none.
@@ -49,6 +51,7 @@ def bench_ar(
         raise UsageError("bench ar needs --twin: the folder of a checkpoint trained with objective: autoregressive")
     params = DecodingParams(policy=policy)  # type: ignore[arg-type]
     rows: list[dict[str, Any]] = []
+    turns = Turns(len(batches) * 2 * (rounds + 1), progress)
     for batch in batches:
         with (
             load_engine(model, device=device, max_rows=batch) as ours,
@@ -59,7 +62,7 @@ def bench_ar(
             engines = {"diffusion": ours, "autoregressive": other}
             page = text_crops(ours.profile, ours.image_factor, crops)
             requests = [Request(image, params=params) for image in page.images]
-            times = race({name: partial(engine.generate, requests) for name, engine in engines.items()}, rounds)
+            times = race({name: partial(engine.generate, requests) for name, engine in engines.items()}, rounds, turns)
             for name, engine in engines.items():
                 results = engine.generate(requests)
                 tokens = sum(len(result.tokens) for result in results)

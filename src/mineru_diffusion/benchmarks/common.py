@@ -30,10 +30,35 @@ class Timing:
     wall: float
 
 
-def race(contestants: Mapping[str, Callable[[], object]], rounds: int, *, warm: bool = True) -> dict[str, Timing]:
+Progress = Callable[[int, int], None]
+"""Called with how many turns are over and how many there are."""
+
+
+class Turns:
+    """Counts the turns of a benchmark.
+
+    Args:
+        total: turns of the whole benchmark.
+        progress: told after each.
+    """
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self._total, self._progress, self._over = total, progress, 0
+
+    def over(self) -> None:
+        """A turn is over."""
+        self._over += 1
+        if self._progress is not None:
+            self._progress(self._over, self._total)
+
+
+def race(
+    contestants: Mapping[str, Callable[[], object]], rounds: int, turns: Turns, *, warm: bool = True
+) -> dict[str, Timing]:
     """Let all take turns `rounds` times, after one turn each that does not count (`warm`)."""
     for run in contestants.values() if warm else ():
         run()
+        turns.over()
     cpu: dict[str, list[float]] = {name: [] for name in contestants}
     wall: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(rounds):
@@ -44,6 +69,7 @@ def race(contestants: Mapping[str, Callable[[], object]], rounds: int, *, warm: 
                 torch.cuda.synchronize()
             cpu[name].append(time.process_time() - started[0])
             wall[name].append(time.perf_counter() - started[1])
+            turns.over()
     return {name: Timing(statistics.median(cpu[name]), statistics.median(wall[name])) for name in contestants}
 
 

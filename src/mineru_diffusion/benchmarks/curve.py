@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from mineru_diffusion.benchmarks.common import save, table
+from mineru_diffusion.benchmarks.common import Progress, save, table
 from mineru_diffusion.engine.local import load_engine
 from mineru_diffusion.errors import UsageError
 from mineru_diffusion.evaluation.curve import DEFAULT_SWEEPS, speed_curve
@@ -20,7 +20,7 @@ def bench_curve(
     plot: Path | None = None,
     device: str = "auto",
     out: Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> str:
     """Run it.
 

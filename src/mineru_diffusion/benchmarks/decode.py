@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 from mineru_diffusion.benchmarks.baseline import PlainResult, decode_plainly
-from mineru_diffusion.benchmarks.common import race, save, table, text_crops
+from mineru_diffusion.benchmarks.common import Progress, Turns, race, save, table, text_crops
 from mineru_diffusion.benchmarks.networks import parameters, random_checkpoint
 from mineru_diffusion.engine.devices import choose_device
 from mineru_diffusion.engine.local import LocalEngine
@@ -56,7 +56,7 @@ def _in_turn(engine: LocalEngine, groups: Sequence[Sequence[Request]]) -> list[R
 
 
 def _rows(
-    name: str, checkpoint: Checkpoint, crops: Sequence[Image.Image], params: DecodingParams, rounds: int
+    name: str, checkpoint: Checkpoint, crops: Sequence[Image.Image], params: DecodingParams, rounds: int, turns: Turns
 ) -> list[dict[str, Any]]:
     rows = []
     # The plain loop cannot leave out positions behind a stop; the same work is measured as well as what users get.
@@ -70,7 +70,9 @@ def _rows(
             same_work = [[Request(crop, params=exact) for crop in group] for group in groups]
             shipped = [[Request(crop, params=params) for crop in group] for group in groups]
             plain = decode_crops_plainly(checkpoint, some, exact)
+            turns.over()
             runs = {"same work": _in_turn(engine, same_work), "as it ships": _in_turn(engine, shipped)}
+            turns.over()
             times = race(
                 {
                     "plain": partial(decode_crops_plainly, checkpoint, some, exact),
@@ -78,6 +80,7 @@ def _rows(
                     "as it ships": partial(_in_turn, engine, shipped),
                 },
                 rounds,
+                turns,
                 warm=False,
             )
         tokens = sum(len(result.tokens) for result in plain)
@@ -110,6 +113,7 @@ def bench_decode(
     middle: bool = True,
     device: str = "auto",
     out: Path | None = None,
+    progress: Progress | None = None,
 ) -> str:
     """Run it.
 
@@ -120,6 +124,7 @@ def bench_decode(
         middle: also a random network of 100 million parameters.
         device: where to run.
         out: JSON file to write.
+        progress: called with how many turns are over and how many there are.
     """
     from mineru_diffusion.assets import packaged_checkpoint
 
@@ -127,10 +132,12 @@ def bench_decode(
     checkpoint = load_checkpoint(model or packaged_checkpoint(), device=where, dtype=torch.float32)
     factor = checkpoint.processor.image_processor.factor
     images = text_crops(checkpoint.profile, factor, crops).images[:crops]
-    rows = _rows(f"{parameters(checkpoint) / 1e6:.1f} M", checkpoint, images, DecodingParams(), rounds)
+    fewer = max(1, rounds // 3)
+    turns = Turns(2 * (3 * rounds + 2) + (2 * (3 * fewer + 2) if middle else 0), progress)
+    rows = _rows(f"{parameters(checkpoint) / 1e6:.1f} M", checkpoint, images, DecodingParams(), rounds, turns)
     if middle:
         large = random_checkpoint(device=where)
         fixed = DecodingParams(max_tokens=32, stop_ids=(), repetition_guard=False)
-        rows += _rows(f"{parameters(large) / 1e6:.0f} M random", large, images, fixed, max(1, rounds // 3))
+        rows += _rows(f"{parameters(large) / 1e6:.0f} M random", large, images, fixed, fewer, turns)
     save(out, "decode", rows, crops=crops, rounds=rounds)
     return table(rows)

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from mineru_diffusion.benchmarks.common import save, table
+from mineru_diffusion.benchmarks.common import Progress, Turns, save, table
 from mineru_diffusion.benchmarks.networks import parameters, random_checkpoint
 from mineru_diffusion.engine.devices import choose_device
 from mineru_diffusion.engine.loop import DecodingLoop
@@ -95,6 +95,7 @@ def bench_roofline(
     rounds: int = 5,
     device: str = "auto",
     out: Path | None = None,
+    progress: Progress | None = None,
 ) -> str:
     """Run it.
 
@@ -104,6 +105,7 @@ def bench_roofline(
         rounds: timed runs of each.
         device: where to run.
         out: JSON file to write.
+        progress: called with how many turns are over and how many there are.
     """
     where = choose_device(device)
     checkpoint = (
@@ -112,6 +114,7 @@ def bench_roofline(
     weight = checkpoint.model.language_model.lm_head.weight
     block, context = checkpoint.profile.block_length, 64
     rows: list[dict[str, Any]] = []
+    turns = Turns(3 * len(batches), progress)
 
     def add(what: str, batch: int, operations: float, run: Callable[[], object]) -> None:
         # Beside each measurement, so that a busy machine slows both.
@@ -122,6 +125,7 @@ def bench_roofline(
             {"what": what, "batch": batch, "GFLOP": operations / 1e9, "ms": 1000 * seconds}
             | {"GFLOP/s": operations / seconds / 1e9, "peak GFLOP/s": peak / 1e9, "share of peak %": 100 * share}
         )
+        turns.over()
 
     for batch in batches:
         step = DecoderPass(checkpoint, batch, context, block, asks=True)

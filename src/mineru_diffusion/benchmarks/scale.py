@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from mineru_diffusion.benchmarks.common import race, save, table, text_crops
+from mineru_diffusion.benchmarks.common import Progress, Turns, race, save, table, text_crops
 from mineru_diffusion.benchmarks.roofline import DecoderPass, seconds_of
 from mineru_diffusion.engine.devices import choose_device
 from mineru_diffusion.engine.local import load_engine
@@ -33,6 +33,7 @@ def bench_scale(
     rounds: int = 3,
     device: str = "auto",
     out: Path | None = None,
+    progress: Progress | None = None,
 ) -> str:
     """Run it.
 
@@ -44,12 +45,15 @@ def bench_scale(
         rounds: timed runs of each.
         device: where to run.
         out: JSON file to write.
+        progress: called with how many turns are over and how many there are.
     """
     from mineru_diffusion.assets import packaged_checkpoint
 
     checkpoint = load_checkpoint(model or packaged_checkpoint(), device=choose_device(device), dtype=torch.float32)
     block = checkpoint.profile.block_length
     by_length: list[dict[str, Any]] = []
+    rounds_of = {number: rounds if number > 1 else 5 * rounds for number in requests}
+    turns = Turns(len(lengths) + sum(rounds_of.values()) + len(requests) + pages, progress)
     for length in lengths:
         step = DecoderPass(checkpoint, 1, length, block, asks=True)
         prompt = DecoderPass(checkpoint, 1, 0, length, asks=False)
@@ -58,6 +62,7 @@ def bench_scale(
             {"positions": length, "step ms": 1000 * seconds_of(step, 3 * rounds), "prefill ms": 1000 * seconds}
             | {"prefill us/position": 1e6 * seconds / length}
         )
+        turns.over()
     by_number: list[dict[str, Any]] = []
     by_page: list[dict[str, Any]] = []
     with load_engine(model, device=device) as engine:
@@ -65,7 +70,7 @@ def bench_scale(
         for number in requests:
             some = [Request(image) for image in images[:number]]
             before = engine.stats()
-            times = race({"ours": partial(engine.generate, some)}, rounds if number > 1 else 5 * rounds)
+            times = race({"ours": partial(engine.generate, some)}, rounds_of[number], turns)
             done = engine.stats().since(before)
             by_number.append(
                 {"requests": number, "ms a request": 1000 * times["ours"].cpu / number}
@@ -75,6 +80,7 @@ def bench_scale(
         for page in range(1, pages + 1):
             first = 4 * page % (len(images) - 4)
             engine.generate([Request(image) for image in images[first : first + 4]])
+            turns.over()
             if page in marks:
                 by_page.append({"pages": page, "peak memory MiB": peak_mebibytes()})
     growth = by_page[-1]["peak memory MiB"] / by_page[0]["peak memory MiB"] - 1

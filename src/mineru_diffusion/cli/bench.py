@@ -52,27 +52,29 @@ def bench_command(
         strange = sorted(set(given) - known[name])
         if strange:
             raise UsageError(f"bench {name} does not take --{', --'.join(strange)}")
-        typer.echo(_run(name, model, out, {**given, "device": device}))
+        options: dict[str, Any] = {**given, "device": device, "out": out}
+        with counted("settings" if name == "curve" else "turns") as progress:
+            report = _run(name, model, {**options, "progress": progress})
+        typer.echo(report)
 
 
-def _run(name: str, model: Path | None, out: Path | None, options: dict[str, Any]) -> str:
+def _run(name: str, model: Path | None, options: dict[str, Any]) -> str:
     if name == "decode":
         from mineru_diffusion.benchmarks.decode import bench_decode
 
-        return bench_decode(model, out=out, **options)
+        return bench_decode(model, **options)
     if name == "ar":
         from mineru_diffusion.benchmarks.ar import bench_ar
 
-        return bench_ar(model, out=out, **options)
+        return bench_ar(model, **options)
     if name == "curve":
         from mineru_diffusion.benchmarks.curve import bench_curve
 
-        with counted("settings") as progress:
-            return bench_curve(model, out=out, progress=progress, **options)
+        return bench_curve(model, **options)
     if name == "roofline":
         from mineru_diffusion.benchmarks.roofline import bench_roofline
 
-        return bench_roofline(model, out=out, **options)
+        return bench_roofline(model, **options)
     from mineru_diffusion.benchmarks.scale import bench_scale
 
-    return bench_scale(model, out=out, **options)
+    return bench_scale(model, **options)
