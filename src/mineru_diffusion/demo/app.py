@@ -41,6 +41,8 @@ def theme() -> gr.themes.Base:
     """Fonts that the visitor's machine has: nothing is fetched from anywhere."""
     made = gr.themes.Soft(primary_hue="blue", neutral_hue="slate", font=FONTS, font_mono=MONO)
     return made.set(
+        # Soft's own, which `set` turns to white: fields and buttons, which are white, should stand out from the page.
+        background_fill_primary="*neutral_50",
         block_title_background_fill="transparent",
         block_title_background_fill_dark="transparent",
         block_title_text_color="*body_text_color",

@@ -227,7 +227,7 @@
       const legend = make("p", { class: "dr-legend" }, make("span", { text: "sure: " }));
       ["< 50 %", "50", "70", "85", "95", "99 +"].forEach((name, sure) =>
         legend.append(make("span", { class: `dr-cell dr-done dr-c${sure}`, text: name })));
-      legend.append(make("span", { class: "dr-cell dr-mask", text: "\u00a0" }), make("span", { text: " masked" }));
+      legend.append(make("span", { class: "dr-masked" }, make("span", { class: "dr-cell dr-mask", text: "\u00a0" }), " masked"));
       this.replaceChildren(
         verdict,
         make("div", { class: "dr-controls", role: "group", "aria-label": "replay" },
