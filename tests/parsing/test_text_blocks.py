@@ -64,7 +64,7 @@ def test_numbers_must_count_up() -> None:
 
 
 def test_code_keeps_lines_and_indentation() -> None:
-    lines = [line(0, right=120), line(40, right=160), line(0, right=10)]
+    lines = [made.box for made in (line(0, right=120), line(40, right=160), line(0, right=10))]
     assert code_block(lines, ["def f(x):ab", "return x+1 a", "z"]) == "def f(x):ab\n    return x+1 a\nz"
     assert code_block([], []) == ""
 

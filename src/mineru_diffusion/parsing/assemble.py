@@ -24,6 +24,7 @@ from mineru_diffusion.parsing.text_blocks import (
     paragraphs,
     split_lists,
 )
+from mineru_diffusion.parsing.torn import FEW_LINES
 
 #: Worst first: a region is as good as its worst line.
 _WORST: tuple[FinishReason, ...] = ("error", "repetition", "length", "cancelled", "stop")
@@ -42,7 +43,6 @@ _TABLE_CAPTION = re.compile(r"(?:tab(?:le|elle)?\.?|表)" + _NUMBER, re.IGNORECA
 _CODE_CAPTION = re.compile(r"(?:(?:code\s+)?listing|code|algorithm(?:us)?|quelltext)" + _NUMBER, re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]{3}")
 _LONGEST_CAPTION = 1000
-_FEW_LINES = 2
 _DIGITS = 4
 _EDGE = 0.1
 """Page numbers stand in this part of the page's height at the top or bottom."""
@@ -152,7 +152,7 @@ def _around(boxes: Sequence[BBox]) -> BBox:
 
 def _with_lines(region: Region, lines: Sequence[TextLine], texts: Sequence[str]) -> Region:
     if region.kind in ("code", "algorithm"):
-        return replace(region, content=code_block(lines, texts))
+        return replace(region, content=code_block([line.box for line in lines], texts))
     if region.kind == "equation":
         # Text is no LaTeX; whatever stands in one row stays in one row.
         return replace(region, kind="text", content="\n".join(texts), source={**region.source, "kind": region.kind})
@@ -162,7 +162,7 @@ def _with_lines(region: Region, lines: Sequence[TextLine], texts: Sequence[str])
         return replace(region, content="\n".join(list_items(lines, texts)))
     if region.kind == "ref_text" and not is_itemised(lines, texts):
         # Small print is taken for references; each line of it as an item would tear the sentences apart.
-        kind = "text" if len(lines) > _FEW_LINES else region.kind
+        kind = "text" if len(lines) > FEW_LINES else region.kind
         source = {**region.source, "detected": region.kind} if kind != region.kind else region.source
         return replace(region, kind=kind, source=source, content="\n\n".join(paragraphs(lines, texts)))
     if region.kind == "ref_text":
@@ -224,8 +224,11 @@ def _kind_by_content(region: Region) -> str:
     if region.kind == "title" and "=" in region.content and not _WORD.search(region.content):
         return "text"  # a formula in large type
     at_edge = region.bbox[3] < _EDGE or region.bbox[1] > 1 - _EDGE
-    if region.kind in ("header", "footer") or (region.kind == "text" and at_edge):
-        return "page_number" if PAGE_NUMBER.fullmatch(region.content) else region.kind
+    furniture = region.kind in ("header", "footer")
+    if (furniture or (at_edge and region.kind in ("text", "ref_text"))) and PAGE_NUMBER.fullmatch(region.content):
+        return "page_number"
+    if furniture or (at_edge and region.kind == "text"):
+        return region.kind
     if region.kind in ("text", "ref_text", "image_caption", "table_caption") and len(region.content) < _LONGEST_CAPTION:
         if _IMAGE_CAPTION.match(region.content):
             return "image_caption"

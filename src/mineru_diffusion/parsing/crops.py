@@ -23,6 +23,8 @@ PICTURES = frozenset({"image", "chart"})
 TASK_OF_KIND: dict[str, Task] = {"table": "table", "equation": "formula"}
 LINE_MARGIN = 6
 """Pixels of paper around a region in which its lines are looked for: detectors cut close."""
+LIKE_BODY = 0.88
+"""Lines at least this part as high as those of the body are no small print."""
 NO_TASK = "{kind} read as text lines: the checkpoint has no {task} task"
 
 
@@ -37,6 +39,7 @@ class RegionJob:
         piece_line: for every request, the index of the line that it is a piece of.
         results: one slot for every request.
         height: cap height of its lines as a fraction of the page's height, for titles; else 0.
+        like_body: it is set like the body text of its page: lines as high, none after the first set in.
         pictures: boxes on the page of pictures that the layout took for text, and the line before which each stands.
     """
 
@@ -46,6 +49,7 @@ class RegionJob:
     piece_line: list[int] = field(default_factory=list)
     results: list[Result | None] = field(default_factory=list)
     height: float = 0.0
+    like_body: bool = False
     pictures: tuple[tuple[BBox, int], ...] = ()
 
     @property
@@ -117,6 +121,7 @@ def _plan_lines(
         piece_line=piece_line,
         results=[None] * len(requests),
         height=_title_height(found, image) if region.kind == "title" else 0.0,
+        like_body=_is_like_body(found.lines, usual),
         pictures=tuple(
             (_on_page(found.in_region(box), crop.size, region, image.size), line) for box, line in found.pictures
         ),
@@ -133,6 +138,11 @@ def _usual_height(image: Image.Image, regions: Sequence[Region]) -> float | None
         crop = crop_region(image, region.bbox, region.angle, margin=LINE_MARGIN, min_side=0)
         heights += [line.ink_height for line in split_lines(crop).lines]
     return median(heights) if len(heights) >= 4 else None
+
+
+def _is_like_body(lines: Sequence[TextLine], usual: float | None) -> bool:
+    tallest = max(line.ink_height for line in lines)
+    return usual is not None and tallest >= LIKE_BODY * usual and not any(line.indented for line in lines[1:])
 
 
 def _title_height(found: RegionLines, image: Image.Image) -> float:

@@ -27,6 +27,7 @@ from mineru_diffusion.parsing.options import ParseOptions
 from mineru_diffusion.parsing.prepare import Job, Preparer, Ready
 from mineru_diffusion.parsing.progress import Counters, Progress, Silent
 from mineru_diffusion.parsing.record import PageResult, Record
+from mineru_diffusion.parsing.torn import mend
 
 PageHook = Callable[[Path, Page, Image.Image], Page]
 """Called with every page that was read while its image is still there; what it returns takes the page's place."""
@@ -257,13 +258,18 @@ class Pipeline:
         """All crops of a page are read: put it together and let its image go."""
         page, record = flight.page, flight.record
         heights: dict[int, float] = {}
+        like_body: set[int] = set()
         try:
             regions: list[Region] = []
             for job in flight.jobs:
                 if job.height:
                     heights[len(regions)] = job.height * page.height
+                if job.like_body:
+                    like_body.add(len(regions))
                 regions += [replace(r, order=len(regions) + i) for i, r in enumerate(finish_region(job))]
-            page = replace(page, regions=tuple(lone_page_number(regions)))
+            regions = lone_page_number(mend(regions, like_body, flight.image.width / flight.image.height))
+            heights = {i: heights[r.order] for i, r in enumerate(regions) if r.order in heights}
+            page = replace(page, regions=tuple(replace(r, order=i) for i, r in enumerate(regions)))
             if self._on_page is not None:
                 page = self._on_page(record.path, page, flight.image)
         except Exception as error:  # one page must not take the others with it

@@ -8,6 +8,7 @@ from itertools import pairwise
 from statistics import median
 
 from mineru_diffusion.document.paragraphs import join_lines
+from mineru_diffusion.document.types import BBox
 from mineru_diffusion.parsing.lines import TextLine
 
 _BULLET = re.compile(r"^[•‣⁃◦▪■●○·*–—-]\s+(?=\S)")
@@ -15,6 +16,7 @@ _NUMBER = re.compile(r"^(?:\(?(\d{1,3})[.)]|\[(\d{1,3})\])\s+(?=\S)")
 _LETTER = re.compile(r"^(?:\(([a-z])\)|([a-z])\))\s+(?=\S)")
 _SENTENCE_END = re.compile(r"[.!?:;…][\"'”’»)\]]*$")
 _STATEMENT = re.compile(r"(?:[{}]|\)\s*;?|[=\w\])\"']\s*;)$")
+_LONE_STATEMENT = re.compile(r"(?:[{};]|\w\(.*\))$")
 _GOES_ON = (",", ";", "-", "–", "&")
 RAGGED = 0.35
 """From this part of short lines on, the right edge is ragged and a short line does not end a paragraph."""
@@ -148,14 +150,24 @@ def looks_like_code(texts: Sequence[str]) -> bool:
     return len(said) >= 3 and ends >= 0.6 * len(said) and any("{" in text or ");" in text for text in said)
 
 
-def code_block(lines: Sequence[TextLine], texts: Sequence[str]) -> str:
-    """Lines as they stand, with leading spaces for their indentation (letters of code are equally wide)."""
-    if not lines:
+def are_statements(texts: Sequence[str]) -> bool:
+    """Every line ends as statements do and sentences do not: fit for single lines, which have no others to tell."""
+    said = [text.strip() for text in texts if text.strip()]
+    return bool(said) and all(_LONE_STATEMENT.search(text) for text in said)
+
+
+def code_block(boxes: Sequence[BBox], texts: Sequence[str]) -> str:
+    """Lines as they stand, with leading spaces for their indentation (letters of code are equally wide).
+
+    Args:
+        boxes: of the lines, in any unit; texts: what they say, as many.
+    """
+    if not boxes:
         return ""
-    left = min(line.box[0] for line in lines)
-    widths = [(line.box[2] - line.box[0]) / len(t) for line, t in zip(lines, texts, strict=True) if len(t) >= 4]
+    left = min(box[0] for box in boxes)
+    widths = [(box[2] - box[0]) / len(t) for box, t in zip(boxes, texts, strict=True) if len(t) >= 4]
     width = median(widths) if widths else 0.0
     rows = []
-    for line, text in zip(lines, texts, strict=True):
-        rows.append(" " * (round((line.box[0] - left) / width) if width else 0) + text)
+    for box, text in zip(boxes, texts, strict=True):
+        rows.append(" " * (round((box[0] - left) / width) if width else 0) + text)
     return "\n".join(rows)
