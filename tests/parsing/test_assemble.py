@@ -64,6 +64,12 @@ def test_small_print_taken_for_references_keeps_its_sentences() -> None:
     ]
 
 
+def test_a_number_at_the_edge_is_no_reference() -> None:
+    assert said(job("ref_text", ["Page 2 of 6"], top=0.93)) == [("page_number", "Page 2 of 6")]
+    assert said(job("ref_text", ["Page 2 of 6"], top=0.5))[0][0] == "ref_text"
+    assert said(job("ref_text", ["Figure 3: A map"], top=0.93))[0][0] == "image_caption"
+
+
 def test_a_heading_in_the_text_is_a_paragraph_of_its_own() -> None:
     lines = [
         "Recently Issued Pronouncements",
