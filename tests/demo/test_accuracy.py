@@ -45,3 +45,16 @@ def test_without_a_reference_there_is_a_table_and_no_drawing() -> None:
     html = trials_html([Trial(0.5, 10, 100, 0.5, 4.0, None)], 0.5, "nothing")
     assert "<svg" not in html
     assert "<td>200</td>" in html
+
+
+@given(st.lists(st.tuples(st.floats(0, 40), st.floats(0, 1)), min_size=1, max_size=6))
+def test_axes_have_whole_numbers_and_hold_all_dots(tried: list[tuple[float, float]]) -> None:
+    trials = [Trial(0.1 + 0.1 * i, 1, 10, 1.0, speed, accuracy) for i, (speed, accuracy) in enumerate(tried)]
+    html = trials_html(trials, 0.1, "the truth")
+    accuracies = [int(value) for value in re.findall(r'text-anchor="end">(\d+)%<', html)]
+    speeds = [int(value) for value in re.findall(r'text-anchor="middle">(\d+)</text>', html)]
+    for high, middle, low in (accuracies, speeds[::-1]):
+        assert high - middle == middle - low > 0
+    for x, y in re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', html):
+        assert 52 <= float(x) <= 442
+        assert 16 <= float(y) <= 192

@@ -5,6 +5,7 @@ The drawing's speed is tokens a step, which does not depend on what else the mac
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from mineru_diffusion.demo.markup import safe
@@ -48,9 +49,10 @@ def _drawing(trials: Sequence[Trial], latest: float) -> str:
     points = [(t.tokens_per_step, t.accuracy, t.threshold) for t in trials if t.accuracy is not None]
     if not points:
         return ""
-    fastest = max(speed for speed, _, _ in points) * 1.12
-    low = max(0.0, min(accuracy for _, accuracy, _ in points) - 0.02)
-    high = min(1.0, max(accuracy for _, accuracy, _ in points) + 0.02)
+    # Even numbers at the ends, so that those in the middle are whole as well.
+    fastest = max(2, 2 * math.ceil(max(speed for speed, _, _ in points) * 0.54))
+    low = max(0.0, math.floor(min(accuracy for _, accuracy, _ in points) * 50 - 0.5) / 50)
+    high = min(1.0, math.ceil(max(accuracy for _, accuracy, _ in points) * 50 + 0.5) / 50)
     wide, tall = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
 
     def place(speed: float, accuracy: float) -> tuple[float, float]:
@@ -61,9 +63,9 @@ def _drawing(trials: Sequence[Trial], latest: float) -> str:
         y = _TOP + tall * share
         value = high - share * (high - low)
         marks.append(f'<line class="md-grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        marks.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:.1%}</text>')
+        marks.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:.0%}</text>')
         x = _LEFT + wide * share
-        marks.append(f'<text x="{x:.1f}" y="{_HEIGHT - 20}" text-anchor="middle">{fastest * share:.1f}</text>')
+        marks.append(f'<text x="{x:.1f}" y="{_HEIGHT - 20}" text-anchor="middle">{fastest * share:.0f}</text>')
     ordered = sorted(points, key=lambda point: point[2])
     line = " ".join("{:.1f},{:.1f}".format(*place(speed, accuracy)) for speed, accuracy, _ in ordered)
     dots = []
