@@ -4,22 +4,11 @@ read the same. scripts/gpu_check.sh runs it; on a CPU, where graphs only have th
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-import torch
-
-from mineru_diffusion.benchmarks.common import text_crops
-from mineru_diffusion.engine import LocalEngine, Request, Result, load_engine
-
-
-def timed(engine: LocalEngine, requests: Sequence[Request]) -> tuple[list[Result], float]:
-    started = time.perf_counter()
-    results = engine.generate(requests)
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return results, time.perf_counter() - started
+from mineru_diffusion.benchmarks.common import Turns, race, text_crops
+from mineru_diffusion.engine import Request, Result, load_engine
 
 
 def main() -> None:
@@ -35,15 +24,17 @@ def main() -> None:
             with load_engine(arguments.model, device=arguments.device, kernel=kernel, graphs=graphs) as engine:
                 crops = text_crops(engine.profile, engine.image_factor, arguments.crops)
                 requests = [Request(image) for image in crops.images]
-                results, first = timed(engine, requests)
+                read, turns = {"": partial(engine.generate, requests)}, Turns(1 + arguments.rounds, None)
+                first = race(read, 1, turns, warm=False)[""].wall
                 before = engine.stats()
-                best = min(timed(engine, requests)[1] for _ in range(arguments.rounds))
+                usual = race(read, arguments.rounds, turns, warm=False)[""].wall
                 stats = engine.stats().since(before)
+                results = engine.generate(requests)
             expected = expected or results
             same = sum(a.tokens == b.tokens for a, b in zip(results, expected, strict=True))
             tokens = sum(len(result.tokens) for result in results)
             print(
-                f"{kernel:5} graphs {'on ' if graphs else 'off'} {tokens / best:9.0f} tokens/s  first {first:6.2f} s  "
+                f"{kernel:5} graphs {'on ' if graphs else 'off'} {tokens / usual:9.0f} tokens/s  first {first:6.2f} s  "
                 f"{stats.graphed}/{stats.passes} passes from graphs  same tokens {same}/{len(results)}",
                 flush=True,
             )

@@ -52,9 +52,8 @@ def bench_command(
         strange = sorted(set(given) - known[name])
         if strange:
             raise UsageError(f"bench {name} does not take --{', --'.join(strange)}")
-        options: dict[str, Any] = {**given, "device": device, "out": out}
         with counted("settings" if name == "curve" else "turns") as progress:
-            report = _run(name, model, {**options, "progress": progress})
+            report = _run(name, model, {**given, "device": device, "out": out, "progress": progress})
         typer.echo(report)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from mineru_diffusion.document.layout_grammar import LayoutBox
-from mineru_diffusion.document.types import BBox, Region
+from mineru_diffusion.document.types import BBox, Region, around
 
 Box = TypeVar("Box", LayoutBox, Region)
 
@@ -81,14 +81,9 @@ def _inside(kept: dict[int, Box], index: int, kinds: frozenset[str]) -> list[int
 def _take_in(kept: dict[int, Box], index: int, parts: Sequence[int]) -> None:
     """Drop the parts and let their container reach as far as they do, so that nothing of them is cut off."""
     bboxes = [kept[index].bbox, *(kept.pop(part).bbox for part in parts)]
-    around = (
-        min(b[0] for b in bboxes),
-        min(b[1] for b in bboxes),
-        max(b[2] for b in bboxes),
-        max(b[3] for b in bboxes),
-    )
-    if around != kept[index].bbox:
-        kept[index] = replace(kept[index], bbox=around)
+    whole = around(bboxes)
+    if whole != kept[index].bbox:
+        kept[index] = replace(kept[index], bbox=whole)
 
 
 def _is_same(a: Box, b: Box) -> bool:

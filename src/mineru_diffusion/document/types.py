@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 BBox = tuple[float, float, float, float]
 """x0, y0, x1, y1 as fractions of the page (0..1), origin top left, x0 <= x1 and y0 <= y1."""
+
+
+def around(boxes: Sequence[BBox]) -> BBox:
+    """The smallest box that holds all of these (at least one), in their unit."""
+    return (
+        min(box[0] for box in boxes),
+        min(box[1] for box in boxes),
+        max(box[2] for box in boxes),
+        max(box[3] for box in boxes),
+    )
+
 
 #: Region kinds, in MinerU's names. Unknown kinds from a model are kept as they are.
 KINDS = (

@@ -138,7 +138,7 @@ class ImageQueue:
         weight = self._model.language_model.lm_head.weight
         try:
             with self._stats.timed("vision"), record_function("vision"):
-                rows = torch.from_numpy(np.concatenate([patches for _, (patches, _) in group]))
+                rows = np.concatenate([patches for _, (patches, _) in group])
                 pixels = to_device(rows, weight.device).to(weight.dtype)
                 visual = self._model.encode_images(pixels, [grid for _, (_, grid) in group])
                 merge = self._processor.image_processor.merge_size**2

@@ -76,9 +76,7 @@ def pad_rows(runs: Sequence[Run], shape: Shape, scratch: int) -> PaddedRows:
         count = run.stop - run.start
         positions[row, :count] = np.arange(run.start, run.stop)
         slots[row, :count] = run.slots[run.start : run.stop]
-        keys[row, : run.reach] = run.slots[: run.reach]
-        # A slot of its own: what is behind the visible ones may hold infinities, which a mask does not remove.
-        keys[row, run.reach :] = run.slots[0]
+        run.fill_read(keys[row])
         visible[row, :count] = run.visible()
         places.append(row * shape.length + np.arange(count))
     return PaddedRows(np.concatenate(places), positions.ravel(), slots.ravel(), keys.ravel(), visible)

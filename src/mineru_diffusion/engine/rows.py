@@ -62,6 +62,12 @@ class Run:
         """What the last one sees, which is the most."""
         return ((self.stop - 1 + self.pad) // self.block_length + 1) * self.block_length - self.pad
 
+    def fill_read(self, row: NDArray[np.int64]) -> None:
+        """Write the slots that it reads into a row [S] of at least `reach`, filled up with a slot of its own: a
+        stranger's could hold infinities, which a mask does not remove."""
+        row[: self.reach] = self.slots[: self.reach]
+        row[self.reach :] = self.slots[0]
+
 
 @dataclass(frozen=True)
 class Bucket:
@@ -130,9 +136,7 @@ class Mixer:
             queries[row, count:] = at
             visible[row, :count] = run.visible()
             visible[row, count:] = run.reach
-            slots[row, : run.reach] = run.slots[: run.reach]
-            # Filled up with a slot of its own: a stranger's could hold infinities, which a mask does not remove.
-            slots[row, run.reach :] = run.slots[0]
+            run.fill_read(slots[row])
         attend: Attend = F.scaled_dot_product_attention
         if int(visible.min()) < seen:
             attend = self.kernel(to_device(visible, self.device), seen, self.repeats, self.dtype)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_c
 
-from mineru_diffusion.document.types import BBox
+from mineru_diffusion.document.types import BBox, around
 from mineru_diffusion.errors import SourceError
 
 MARGIN = 1.0
@@ -115,7 +115,7 @@ def _words(page: pdfium.PdfPage, layer: pdfium.PdfTextPage) -> Iterator[Word]:
             text, box = "", _NOTHING
         if here is not None:
             text, last = text + char, here
-            box = (min(box[0], here[0]), min(box[1], here[1]), max(box[2], here[2]), max(box[3], here[3]))
+            box = around((box, here))
         if broken and text:
             yield Word(text, box, last)
             text, box = "", _NOTHING

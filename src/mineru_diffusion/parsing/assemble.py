@@ -10,7 +10,7 @@ from dataclasses import replace
 from mineru_diffusion.document.formulas import clean_formula
 from mineru_diffusion.document.otsl import parse_otsl
 from mineru_diffusion.document.tables import table_to_html
-from mineru_diffusion.document.types import BBox, Region
+from mineru_diffusion.document.types import BBox, Region, around
 from mineru_diffusion.engine.types import FinishReason, Result
 from mineru_diffusion.parsing.crops import RegionJob
 from mineru_diffusion.parsing.furniture import MARGIN, PAGE_NUMBER, is_running_head
@@ -100,7 +100,7 @@ def _from_lines(job: RegionJob) -> list[Region]:
         region = job.region
         if len(parts) > 1 or (pictures and between):
             boxes = region.lines[first:end]
-            region = replace(region, bbox=_around(boxes), lines=boxes)
+            region = replace(region, bbox=around(boxes), lines=boxes)
         inside = [r for r, line in zip(results, job.piece_line, strict=True) if first <= line < end]
         region = _judged(replace(region, kind=kind), inside)
         region = replace(region, line_texts=tuple(texts[first:end]))
@@ -139,15 +139,6 @@ def _parts(job: RegionJob, texts: Sequence[str], said: Sequence[Sequence[str]]) 
         found = split_lists(job.lines[start:], texts[start:])
         return parts + [("list" if is_list else kind, a + start, b + start) for is_list, a, b in found]
     return [*parts, (kind, start, len(texts))]
-
-
-def _around(boxes: Sequence[BBox]) -> BBox:
-    return (
-        min(b[0] for b in boxes),
-        min(b[1] for b in boxes),
-        max(b[2] for b in boxes),
-        max(b[3] for b in boxes),
-    )
 
 
 def _with_lines(region: Region, lines: Sequence[TextLine], texts: Sequence[str]) -> Region:

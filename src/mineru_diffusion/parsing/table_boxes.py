@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from mineru_diffusion.document.types import around
 from mineru_diffusion.parsing.bands import row_bands, typical_height
 from mineru_diffusion.parsing.boxes import Found, PixelBox, area, common, overlap
 from mineru_diffusion.parsing.ink import Mask, inked_columns, spans
@@ -35,7 +36,7 @@ def settle_tables(found: Sequence[Found], text: Mask) -> list[Found]:
     out = list(found)
     for table in [item for item in found if item.kind == "table"]:
         for rival in [item for item in out if item.kind in RIVALS and item.score > table.score]:
-            both = _around(table.box, rival.box)
+            both = around((table.box, rival.box))
             # The rival must be about as high: a paragraph that happens to hold a table is something else.
             alike = _shared_height(table.box, rival.box) > 0.6
             if overlap(table.box, rival.box) > 0.5 and alike and looks_like_table(_part(text, both)):
@@ -98,10 +99,6 @@ def _share_inside(inner: PixelBox, outer: PixelBox) -> float:
 def _shared_height(a: PixelBox, b: PixelBox) -> float:
     shared = min(a[3], b[3]) - max(a[1], b[1])
     return shared / max(1.0, max(a[3], b[3]) - min(a[1], b[1]))
-
-
-def _around(a: PixelBox, b: PixelBox) -> PixelBox:
-    return min(a[0], b[0]), min(a[1], b[1]), max(a[2], b[2]), max(a[3], b[3])
 
 
 def _part(mask: Mask, box: PixelBox) -> Mask:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from statistics import median
 
 from mineru_diffusion.document.flow import CONTINUED
-from mineru_diffusion.document.types import BBox, Region
+from mineru_diffusion.document.types import BBox, Region, around
 from mineru_diffusion.parsing.orientation import turn_back
 from mineru_diffusion.parsing.text_blocks import are_statements, code_block
 
@@ -72,7 +72,7 @@ def _joined(listing: Region, part: Region) -> Region:
     upper, lower = sorted((listing, part), key=lambda r: _middle(_upright(r, 1.0)[0]))
     merged = replace(
         listing,
-        bbox=_around(listing.bbox, part.bbox),
+        bbox=around((listing.bbox, part.bbox)),
         lines=upper.lines + lower.lines,
         line_texts=upper.line_texts + lower.line_texts,
         warnings=(*listing.warnings, *(w for w in part.warnings if w not in listing.warnings)),
@@ -152,10 +152,6 @@ def _pitch(lines: Sequence[BBox]) -> float:
 
 def _middle(box: BBox) -> float:
     return (box[1] + box[3]) / 2
-
-
-def _around(a: BBox, b: BBox) -> BBox:
-    return min(a[0], b[0]), min(a[1], b[1]), max(a[2], b[2]), max(a[3], b[3])
 
 
 def _confidence(*regions: Region) -> float | None:
