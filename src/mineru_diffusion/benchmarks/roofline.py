@@ -7,6 +7,7 @@ positions with H heads of width D; norms, activations and copies count as nothin
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -20,8 +21,9 @@ from torch import nn
 from mineru_diffusion.benchmarks.common import Progress, Turns, save, table
 from mineru_diffusion.benchmarks.networks import parameters, random_checkpoint
 from mineru_diffusion.engine.devices import choose_device
+from mineru_diffusion.engine.images import GROUP_PATCHES
 from mineru_diffusion.engine.loop import DecodingLoop
-from mineru_diffusion.engine.rows import RowAttention, Run
+from mineru_diffusion.engine.rows import Run
 from mineru_diffusion.model.checkpoint import Checkpoint, load_checkpoint
 
 
@@ -55,8 +57,8 @@ def matrix_weights(module: nn.Module) -> int:
 
 
 class DecoderPass:
-    """A pass over `sequences` sequences with `context` positions in the cache and `fresh` new ones each, to be run many
-    times over.
+    """A pass over `sequences` sequences with `context` positions in the cache and `fresh` new ones each, planned and
+    run as the engine does it (attention kernel, graphs), as often as it is called.
 
     Args:
         checkpoint: network.
@@ -69,12 +71,10 @@ class DecoderPass:
         self.loop = DecodingLoop(model, block_length=block, max_rows=sequences, max_pages=sequences * pages)
         cache = self.loop.cache
         slots = [cache.slots(cache.allocate(pages)) for _ in range(sequences)]
-        runs = [Run(s, context, context + fresh, block, 0) for s in slots]
-        parts = [(context, context + fresh) if asks else None for _ in runs]
-        self.attention = RowAttention(cache, runs, parts, self.loop.decoder.repeats)
-        self.embeds = torch.randn(sequences * fresh, model.config.text_config.hidden_size, device=self.loop.device)
-        self.positions = torch.arange(context, context + fresh, device=self.loop.device).repeat(sequences)
-        self.longest = context + fresh
+        self.runs = [Run(s, context, context + fresh, block, 0) for s in slots]
+        self.asked = [(context, context + fresh) if asks else None for _ in self.runs]
+        weight, width = model.language_model.lm_head.weight, model.config.text_config.hidden_size
+        self.embeds = torch.randn(sequences * fresh, width, device=weight.device, dtype=weight.dtype)
         text = model.config.text_config
         weights = matrix_weights(model.language_model.model.layers)
         attention = 4 * (context + fresh / 2) * text.num_attention_heads * text.head_dim * text.num_hidden_layers
@@ -83,9 +83,38 @@ class DecoderPass:
 
     @torch.inference_mode()
     def __call__(self) -> None:
-        hidden = self.loop.decoder(self.embeds.clone(), self.positions, self.longest, self.attention, None)
+        hidden = self.loop.passes.plan(self.embeds.clone(), self.runs, self.asked, None)()
         if hidden is not None:
             self.loop.model.language_model.lm_head(hidden)
+
+
+class VisionCalls:
+    """The vision tower on `images` images of 4 x 28 patches, in calls as large as the engine's, as often as it is
+    called.
+
+    Args:
+        checkpoint: network.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, images: int) -> None:
+        self.model = checkpoint.model
+        vision, weight = self.model.config.vision_config, self.model.language_model.lm_head.weight
+        grid = (1, 4, 28)
+        patches = math.prod(grid)
+        together = max(1, GROUP_PATCHES[weight.device.type] // patches)
+        self.groups = [[grid] * min(together, images - first) for first in range(0, images, together)]
+        width = vision.in_channels * vision.temporal_patch_size * vision.patch_size**2
+        self.pixels = torch.randn(min(together, images) * patches, width, device=weight.device, dtype=weight.dtype)
+        self.patches = patches
+        weights = matrix_weights(self.model.vision_model) + width * vision.embed_dim
+        merged = matrix_weights(self.model.vision_abstractor) / vision.spatial_merge_size**2
+        attention = 4 * patches * vision.embed_dim * vision.depth
+        self.operations = images * patches * (2 * (weights + merged) + attention)
+
+    @torch.inference_mode()
+    def __call__(self) -> None:
+        for group in self.groups:
+            self.model.encode_images(self.pixels[: len(group) * self.patches], group)
 
 
 def bench_roofline(
@@ -133,17 +162,8 @@ def bench_roofline(
     for batch in batches:
         prompts = DecoderPass(checkpoint, batch, 0, context, asks=False)
         add("prefill", batch, prompts.operations, prompts)
-    vision = checkpoint.model.config.vision_config
     for batch in batches:
-        grid = [(1, 4, 28)] * batch
-        patches = batch * 4 * 28
-        width = vision.in_channels * vision.temporal_patch_size * vision.patch_size**2
-        pixels = torch.randn(patches, width, device=weight.device, dtype=weight.dtype)
-        weights = matrix_weights(checkpoint.model.vision_model) + width * vision.embed_dim
-        merged = matrix_weights(checkpoint.model.vision_abstractor) / vision.spatial_merge_size**2
-        attention = 4 * 4 * 28 * vision.embed_dim * vision.depth
-        operations = patches * (2 * (weights + merged) + attention)
-        encode = torch.inference_mode()(checkpoint.model.encode_images)
-        add("vision", batch, operations, partial(encode, pixels, grid))
+        eye = VisionCalls(checkpoint, batch)
+        add("vision", batch, eye.operations, eye)
     save(out, "roofline", rows, parameters=parameters(checkpoint))
     return table(rows)

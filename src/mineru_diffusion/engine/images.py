@@ -15,6 +15,7 @@ from PIL import Image
 from torch import Tensor
 from torch.profiler import record_function
 
+from mineru_diffusion.engine.beside import Work
 from mineru_diffusion.engine.sequence import Sequence
 from mineru_diffusion.engine.stats import EngineStats
 from mineru_diffusion.engine.transfer import to_device
@@ -22,6 +23,9 @@ from mineru_diffusion.model import MinerUDiffusionForConditionalGeneration, Mine
 
 Patches = tuple[NDArray[np.float32], tuple[int, int, int]]
 """Patch rows of one image, and its grid."""
+
+Claim = Future[Patches] | Image.Image | None
+"""An image that is being cut, one that is still to be cut, or a prompt without one."""
 
 GROUP_PATCHES = {"cpu": 1 << 10, "cuda": 1 << 15, "mps": 1 << 13}
 """Patches of one call of the vision tower: bounds its memory; on a CPU, what stays in the caches is faster."""
@@ -61,6 +65,8 @@ class ImageQueue:
         self._images: dict[int, Image.Image] = {}
         self._cut: dict[int, Future[Patches]] = {}
         self._pixels: dict[int, int] = {}
+        self._patches_of = processor.image_processor.patches
+        self._problems: dict[int, str] = {}
         self._worker: ThreadPoolExecutor | None = None
 
     def add(self, request_id: int, image: Image.Image) -> None:
@@ -71,6 +77,7 @@ class ImageQueue:
     def drop(self, request_id: int) -> None:
         """An image that will not be needed after all."""
         self._images.pop(request_id, None)
+        self._problems.pop(request_id, None)
         future = self._take(request_id)
         if future is not None:
             future.cancel()
@@ -81,7 +88,7 @@ class ImageQueue:
 
     def clear(self) -> None:
         """Drop everything and let the thread end."""
-        for request_id in [*self._images, *self._cut]:
+        for request_id in [*self._images, *self._cut, *self._problems]:
             self.drop(request_id)
         if self._worker is not None:
             self._worker.shutdown(wait=True, cancel_futures=True)
@@ -94,40 +101,84 @@ class ImageQueue:
             request_id = next(iter(self._images))
             image = self._images.pop(request_id)
             self._pixels[request_id] = min(image.width * image.height, self._processor.image_processor.max_pixels)
-            self._cut[request_id] = self._worker.submit(self._processor.image_processor.patches, image)
+            self._cut[request_id] = self._worker.submit(self._patches_of, image)
 
     @torch.inference_mode()
     def embed(self, sequences: Iterable[Sequence]) -> list[tuple[Sequence, str]]:
         """Give each sequence its embedded prompt [P, W]; returns those for which that failed, with the reason."""
         failed: list[tuple[Sequence, str]] = []
-        ready: list[tuple[Sequence, Patches]] = []
+        claimed: list[tuple[Sequence, Claim]] = []
         for sequence in sequences:
-            if sequence.prompt_embeds is not None:
-                continue  # its pages were taken away; it starts over with what it has
+            problem = self._problems.pop(sequence.id, None)
+            if problem is not None:
+                failed.append((sequence, problem))
+            elif sequence.prompt_embeds is None:  # else its pages were taken away, or it was encoded beside a pass
+                claimed.append((sequence, self._claim(sequence)))
+        return failed + self._encode_all(claimed)
+
+    def ahead(self, waiting: Iterable[Sequence]) -> Work | None:
+        """What embeds the next group of waiting sequences; None if enough are ready, or none has an image. Which they
+        are is settled here. Problems are kept until `embed` is asked for these sequences."""
+        room = self._group_patches
+        merge = self._processor.image_processor.merge_size**2
+        claimed: list[tuple[Sequence, Claim]] = []
+        for sequence in waiting:
+            if sequence.prompt_embeds is None and sequence.id not in self._problems:
+                # Only what the thread has already begun with: a pass is not to wait for it.
+                if sequence.id not in self._cut:
+                    break
+                if room < len(sequence.prompt_ids) * merge and claimed:
+                    break
+                claimed.append((sequence, self._claim(sequence)))
+            room -= len(sequence.prompt_ids) * merge
+            if room <= 0:
+                break
+        if not claimed:
+            return None
+
+        @torch.inference_mode()
+        def work() -> list[Tensor]:
+            self._problems.update((sequence.id, problem) for sequence, problem in self._encode_all(claimed))
+            made = [sequence.prompt_embeds for sequence, _ in claimed if sequence.prompt_embeds is not None]
+            self._stats.images_beside += len(made)
+            return made
+
+        return work
+
+    @property
+    def _group_patches(self) -> int:
+        return GROUP_PATCHES[self._model.language_model.lm_head.weight.device.type]
+
+    def _claim(self, sequence: Sequence) -> Claim:
+        """Take a sequence's image out of the queue, and cut further ones."""
+        self._look_ahead()
+        image, future = self._images.pop(sequence.id, None), self._take(sequence.id)
+        return image if future is None else future
+
+    def _encode_all(self, claimed: list[tuple[Sequence, Claim]]) -> list[tuple[Sequence, str]]:
+        """Embed the prompts of these sequences; returns those for which that failed, with the reason."""
+        failed: list[tuple[Sequence, str]] = []
+        ready: list[tuple[Sequence, Patches]] = []
+        for sequence, claim in claimed:
+            if claim is None:
+                self._embed(sequence, None)
+                continue
             with self._stats.timed("prepare"):
-                self._look_ahead()
-                image, future = self._images.pop(sequence.id, None), self._take(sequence.id)
-                if image is None and future is None:
-                    self._embed(sequence, None)
-                    continue
                 try:
-                    if future is not None:
-                        cut = future.result()
-                    else:
-                        assert image is not None
-                        cut = self._processor.image_processor.patches(image)
+                    cut = (
+                        claim.result() if isinstance(claim, Future) else self._processor.image_processor.patches(claim)
+                    )
                 except (OSError, ValueError, SyntaxError) as error:  # Pillow reads lazily, and raises all of these
                     failed.append((sequence, f"the image cannot be decoded: {error}"))
                     continue
             ready.append((sequence, cut))
         # Images of one size share an attention call of the vision tower.
         ready.sort(key=lambda item: item[1][0].shape[0])
-        limit = GROUP_PATCHES[self._model.language_model.lm_head.weight.device.type]
         group: list[tuple[Sequence, Patches]] = []
         size = 0
         for item in ready:
             patches = item[1][0].shape[0]
-            if group and size + patches > limit:
+            if group and size + patches > self._group_patches:
                 failed += self._encode(group)
                 group, size = [], 0
             group.append(item)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
+from mineru_diffusion.engine.beside import make_beside
 from mineru_diffusion.engine.cache import PagedCache
 from mineru_diffusion.engine.devices import (
     choose_device,
@@ -39,6 +40,7 @@ class LocalEngine:
         cache_bytes: memory of the key/value cache at most; None: by device.
         block_length: another block length than the checkpoint's own.
         kernel, graphs: as for `DecodingLoop`.
+        overlap: encode images of waiting requests beside forward passes; None: on CUDA.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class LocalEngine:
         block_length: int | None = None,
         kernel: str = "auto",
         graphs: bool | None = None,
+        overlap: bool | None = None,
     ) -> None:
         self._processor = checkpoint.processor
         self._profile = replace(checkpoint.profile, image_factor=self._processor.image_processor.factor)
@@ -69,6 +72,7 @@ class LocalEngine:
             graphs=graphs,
         )
         self._images = ImageQueue(model, self._processor, self.loop.stats)
+        self._beside = make_beside(weight.device, overlap)
         vocabulary = self._processor.tokenizer.get_vocab()
         ends = {vocabulary[token] for token in ("<|im_end|>", "<|endoftext|>") if token in vocabulary}
         # Exported checkpoints list all of these; the published one may list one.
@@ -189,16 +193,31 @@ class LocalEngine:
                 if not scheduler.waiting and not self._done:
                     return
                 continue
-            try:
-                finished = list(self.loop.run_pass())
-            except (RuntimeError, MemoryError) as error:
-                raise EngineError(f"the forward pass failed: {error}") from error
+            finished = self._run_pass()
             for sequence in finished:
                 result = sequence.result(self._processor.decode(sequence.tokens))
                 for request_id, tag in self._shared.close(sequence.id):
                     self._done.append((request_id, replace(result, tag=tag)))
             if self.on_pass is not None:
                 self.on_pass()
+
+    def _run_pass(self) -> Several[Sequence]:
+        """One forward pass, with the vision tower beside it; the sequences that it finished.
+
+        Raises:
+            EngineError: it failed.
+        """
+        work = None if self._beside is None else self._images.ahead(self.loop.scheduler.waiting)
+        try:
+            if self._beside is None or work is None:
+                return list(self.loop.run_pass())
+            try:
+                self._beside.start(work)
+                return list(self.loop.run_pass())
+            finally:
+                self._beside.finish()
+        except (RuntimeError, MemoryError) as error:
+            raise EngineError(f"the forward pass failed: {error}") from error
 
     def _sequence(self, request_id: int) -> Sequence | None:
         """What is decoded for a queued or running request."""
@@ -257,6 +276,8 @@ class LocalEngine:
     def close(self) -> None:
         """Free the cache and forget all requests. The model is freed with the last reference to it."""
         self._closed = True
+        if self._beside is not None:
+            self._beside.close()
         scheduler = self.loop.scheduler
         for sequence in [*scheduler.waiting, *scheduler.running.values()]:
             self.loop.release(sequence)
@@ -282,6 +303,7 @@ def load_engine(
     quantize: str | None = None,
     kernel: str = "auto",
     graphs: bool | None = None,
+    overlap: bool | None = None,
 ) -> LocalEngine:
     """Load a checkpoint and build an engine on it.
 
@@ -294,6 +316,7 @@ def load_engine(
         quantize: `int8`: the decoder's matrices in 8 bits; None: as `dtype` says.
         kernel: what attends over the cache: `sdpa`, `flex`, or `auto`: flex on CUDA where it works.
         graphs: replay passes from CUDA graphs; None: on CUDA.
+        overlap: encode images of waiting requests beside forward passes; None: on CUDA.
 
     Raises:
         CheckpointError: the checkpoint cannot be loaded.
@@ -308,4 +331,6 @@ def load_engine(
     checkpoint = load_checkpoint(folder, device=where, dtype=choose_dtype(dtype, where, folder))
     if quantize is not None:
         quantize_model(checkpoint.model, quantize)
-    return LocalEngine(checkpoint, max_rows=max_rows, cache_bytes=cache_bytes, kernel=kernel, graphs=graphs)
+    return LocalEngine(
+        checkpoint, max_rows=max_rows, cache_bytes=cache_bytes, kernel=kernel, graphs=graphs, overlap=overlap
+    )

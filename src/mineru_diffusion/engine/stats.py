@@ -24,7 +24,7 @@ class EngineStats:
         requests: finished requests.
         shared: requests answered with another one's result (same pixels, prompt and settings).
         preempted: times that a request gave its pages back and started over.
-        images: images encoded; `patches` their patches.
+        images: images encoded, `images_beside` of them beside a pass; `patches` their patches.
         max_rows: sequences that may run at a time.
         page_tokens, pages, peak_pages, page_bytes: size of a cache page, pages that there may be, most pages that were
             in use, bytes of one.
@@ -45,6 +45,7 @@ class EngineStats:
     shared: int = 0
     preempted: int = 0
     images: int = 0
+    images_beside: int = 0
     patches: int = 0
     max_rows: int = 0
     page_tokens: int = 0
@@ -110,9 +111,10 @@ class EngineStats:
         computed = max(1, self.positions)
         denoised = self.positions - self.prompt_positions - self.commit_positions
         graphed = f" ({self.graphed} from graphs)" if self.graphed else ""
+        beside = f" ({self.images_beside} beside passes)" if self.images_beside else ""
         used = self.peak_pages * self.page_bytes / 2**20
         return [
-            f"{self.requests} requests ({self.shared} shared another's result), {self.images} images, "
+            f"{self.requests} requests ({self.shared} shared another's result), {self.images} images{beside}, "
             f"{self.tokens} tokens, {self.passes} passes{graphed}",
             f"{self.tokens_per_pass:.1f} tokens a pass, {self.tokens_per_step:.2f} for a single crop; "
             f"{self.rows_per_pass:.1f} rows a pass, {100 * self.occupancy:.0f} % of {self.max_rows} sequences",

@@ -1,0 +1,244 @@
+"""Images encoded beside passes: other requests' answers do not change, and neither do groups when threads are slow."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from mineru_diffusion.engine import LocalEngine, Request
+from mineru_diffusion.engine import images as image_module
+from mineru_diffusion.engine.beside import BesideStream, BesideThread, make_beside
+from mineru_diffusion.errors import EngineError
+from tests.engine.test_engine import CROPS, SHORT, crop, same
+from tests.tiny import DEVICE, random_checkpoint
+
+REQUESTS = [Request(image, params=SHORT) for image in [*CROPS, *(crop(96, seed) for seed in range(20, 28))]]
+Grids = list[tuple[int, int, int]]
+
+
+@pytest.fixture
+def groups(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Grids]]:
+    """The thread and the grids of every call of the vision tower."""
+    model = random_checkpoint().model
+    encode = model.encode_images
+    calls: list[tuple[str, Grids]] = []
+
+    def encoding(pixels: Any, grids: Grids) -> Any:
+        calls.append((threading.current_thread().name, list(grids)))
+        return encode(pixels, grids)
+
+    # Not in the instance's own attributes for good: the network is shared between tests.
+    monkeypatch.setitem(vars(model), "encode_images", encoding)
+    return calls
+
+
+@pytest.fixture
+def broken() -> Image.Image:
+    image = crop(64, 3)
+    image.convert = _fails  # type: ignore[method-assign]
+    return image
+
+
+def _fails(*_: object, **__: object) -> Any:
+    raise OSError("truncated")
+
+
+@pytest.mark.parametrize("max_rows", [2, 3, 7, 64])
+def test_the_answers_are_the_same(max_rows: int) -> None:
+    with LocalEngine(random_checkpoint()) as engine:
+        expected = engine.generate(REQUESTS)
+    with LocalEngine(random_checkpoint(), max_rows=max_rows, overlap=True) as engine:
+        for left, right in zip(engine.generate(REQUESTS), expected, strict=True):
+            same(left, right)
+        stats = engine.stats()
+    assert stats.images == len(REQUESTS)
+    # The first ones have nothing to go beside.
+    assert stats.images_beside == max(0, len(REQUESTS) - max_rows)
+    assert (f"({stats.images_beside} beside passes)" in "\n".join(stats.lines())) == (stats.images_beside > 0)
+
+
+@pytest.mark.skipif(DEVICE.type == "cuda", reason="on CUDA nothing waits")
+def test_a_pass_goes_on_meanwhile(monkeypatch: pytest.MonkeyPatch, groups: list[tuple[str, Grids]]) -> None:
+    model = random_checkpoint().model
+    encode, passing = model.encode_images, threading.Event()
+    met: list[bool] = []
+
+    def encoding(pixels: Any, grids: Grids) -> Any:
+        if threading.current_thread().name.startswith("beside"):
+            met.append(passing.wait(30))
+        return encode(pixels, grids)
+
+    monkeypatch.setitem(vars(model), "encode_images", encoding)
+    with LocalEngine(random_checkpoint(), max_rows=2, overlap=True) as engine:
+        plan = engine.loop.passes.plan
+
+        def planning(*arguments: Any) -> Any:
+            passing.set()
+            return plan(*arguments)
+
+        monkeypatch.setattr(engine.loop.passes, "plan", planning)
+        engine.generate(REQUESTS)
+    assert met
+    assert all(met)
+    assert {name.split("_")[0] for name, _ in groups} == {"MainThread", "beside"}
+
+
+def test_groups_do_not_depend_on_time(monkeypatch: pytest.MonkeyPatch, groups: list[tuple[str, Grids]]) -> None:
+    monkeypatch.setitem(image_module.GROUP_PATCHES, DEVICE.type, 256)
+    # Few are cut ahead, so that the thread that cuts is the one that is waited for.
+    monkeypatch.setattr(image_module, "AHEAD_PIXELS", 96 * 32 * 3)
+    checkpoint = random_checkpoint()
+    patches, delays = checkpoint.processor.image_processor.patches, random.Random(0)
+
+    def slowly(image: Image.Image) -> Any:
+        time.sleep(delays.choice((0, 0, 0.01)))
+        return patches(image)
+
+    seen: list[list[Grids]] = []
+    for cut in (patches, slowly, slowly):
+        monkeypatch.setitem(vars(checkpoint.processor.image_processor), "patches", cut)
+        groups.clear()
+        with LocalEngine(checkpoint, max_rows=3, overlap=True) as engine:
+            engine.generate(REQUESTS)
+            assert engine.stats().images_beside > 0
+        seen.append([grids for _, grids in groups])
+    assert seen[0] == seen[1] == seen[2]
+    assert len(seen[0]) > 3
+
+
+def test_no_more_is_encoded_ahead_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = 256
+    monkeypatch.setitem(image_module.GROUP_PATCHES, DEVICE.type, limit)
+    requests = [Request(crop(320, seed), params=SHORT) for seed in range(12)]
+    with LocalEngine(random_checkpoint(), max_rows=2, overlap=True) as engine:
+        most = 0
+
+        def look() -> None:
+            nonlocal most
+            most = max(most, sum(s.prompt_embeds is not None for s in engine.loop.scheduler.waiting))
+
+        engine.on_pass = look
+        engine.generate(requests)
+        side = engine.image_factor // 2
+    patches = (320 // side) * (32 // side)
+    assert 0 < most <= -(-limit // patches)
+
+
+def test_a_broken_image_fails_alone(broken: Image.Image) -> None:
+    requests = [*REQUESTS[:6], Request(broken, params=SHORT), *REQUESTS[6:]]
+    with LocalEngine(random_checkpoint()) as engine:
+        expected = engine.generate(REQUESTS)
+    with LocalEngine(random_checkpoint(), max_rows=2, overlap=True) as engine:
+        results = engine.generate(requests)
+        assert engine.cache_pages[0] == 0
+    problem = results.pop(6)
+    assert problem.finish_reason == "error"
+    assert "cannot be decoded: truncated" in (problem.error or "")
+    for left, right in zip(results, expected, strict=True):
+        same(left, right)
+
+
+def test_a_request_that_is_cancelled_after_it_was_encoded(broken: Image.Image) -> None:
+    with LocalEngine(random_checkpoint(), max_rows=2, overlap=True) as engine:
+        ids = [engine.submit(request) for request in [*REQUESTS[:8], Request(broken, params=SHORT)]]
+        cancelled: set[int] = set()
+
+        def cancel() -> None:
+            if not cancelled:
+                cancelled.update(i for i in ids[2:] if engine.cancel(i))
+
+        engine.on_pass = cancel
+        reasons = {request_id: result.finish_reason for request_id, result in engine.stream()}
+        assert not engine._images._problems
+    assert cancelled == set(ids[2:])
+    assert {reasons[i] for i in ids[2:]} == {"cancelled"}
+    assert {reasons[i] for i in ids[:2]} <= {"stop", "length"}
+
+
+def test_preempted_requests_are_not_encoded_again() -> None:
+    with LocalEngine(random_checkpoint()) as engine:
+        expected = engine.generate(REQUESTS)
+        page = engine._page_bytes
+    with LocalEngine(random_checkpoint(), max_rows=8, cache_bytes=24 * page, overlap=True) as engine:
+        for left, right in zip(engine.generate(REQUESTS), expected, strict=True):
+            same(left, right)
+        assert engine.stats().images == len(REQUESTS)
+
+
+def test_what_goes_wrong_beside_a_pass_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    with LocalEngine(random_checkpoint(), max_rows=2, overlap=True) as engine:
+
+        def fails(_: object) -> Callable[[], Any]:
+            return _raise
+
+        monkeypatch.setattr(engine._images, "ahead", fails)
+        with pytest.raises(EngineError, match="no memory"):
+            engine.generate(REQUESTS)
+        assert engine.cache_pages[0] == 0
+
+
+def _raise() -> Any:
+    raise RuntimeError("no memory")
+
+
+def test_the_thread_ends_with_the_engine() -> None:
+    before = threading.active_count()
+    engine = LocalEngine(random_checkpoint(), max_rows=2, overlap=True)
+    engine.generate(REQUESTS)
+    engine.close()
+    assert threading.active_count() <= before
+
+
+def test_only_cuda_overlaps_unasked() -> None:
+    assert (make_beside(DEVICE, None) is not None) == (DEVICE.type == "cuda")
+    assert make_beside(DEVICE, False) is None
+    beside = BesideThread()
+    beside.finish()  # nothing was begun
+    beside.start(list)
+    beside.close()
+    beside.close()
+
+
+class FakeStream:
+    """Says in `log` who waits for whom."""
+
+    def __init__(self, name: str, log: list[str]) -> None:
+        self.name, self.log = name, log
+
+    def wait_stream(self, other: FakeStream) -> None:
+        self.log.append(f"{self.name} waits for {other.name}")
+
+
+def test_a_stream_is_ordered_by_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order of calls that CUDA asks for; what they do is seen on a GPU only, by the tests above."""
+    log: list[str] = []
+    main, side = FakeStream("main", log), FakeStream("side", log)
+
+    class FakeTensor:
+        def record_stream(self, stream: FakeStream) -> None:
+            log.append(f"kept for {stream.name}")
+
+    @contextlib.contextmanager
+    def on(stream: FakeStream) -> Any:
+        log.append(f"on {stream.name}")
+        yield
+
+    monkeypatch.setattr(torch.cuda, "Stream", lambda _: side)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: main)
+    monkeypatch.setattr(torch.cuda, "device", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "stream", on)
+    beside = BesideStream(torch.device("cuda"))
+    beside.finish()
+    assert log == []
+    beside.start(lambda: [log.append("work") or FakeTensor()])  # type: ignore[func-returns-value,list-item]
+    assert log == ["side waits for main", "on side", "work"]
+    beside.close()
+    assert log[3:] == ["main waits for side", "kept for main"]
