@@ -189,6 +189,22 @@ def _raise() -> Any:
     raise RuntimeError("no memory")
 
 
+@pytest.mark.parametrize("error", [MemoryError("full"), ValueError("odd"), KeyError("what")])
+def test_no_error_while_cutting_stops_the_others(error: Exception) -> None:
+    def fails(*_: object, **__: object) -> Any:
+        raise error
+
+    bad = crop(64, 3)
+    bad.convert = fails  # type: ignore[method-assign]
+    for overlap in (False, True):
+        with LocalEngine(random_checkpoint(), max_rows=3, overlap=overlap) as engine:
+            results = engine.generate([*REQUESTS[:5], Request(bad, params=SHORT), *REQUESTS[5:]])
+            assert [i for i, result in enumerate(results) if result.finish_reason == "error"] == [5]
+            again = engine.generate(REQUESTS[:5])
+        for left, right in zip(again, results[:5], strict=True):
+            same(left, right)
+
+
 def test_the_thread_ends_with_the_engine() -> None:
     before = threading.active_count()
     engine = LocalEngine(random_checkpoint(), max_rows=2, overlap=True)
@@ -197,8 +213,8 @@ def test_the_thread_ends_with_the_engine() -> None:
     assert threading.active_count() <= before
 
 
-def test_only_cuda_overlaps_unasked() -> None:
-    assert (make_beside(DEVICE, None) is not None) == (DEVICE.type == "cuda")
+def test_nothing_overlaps_unasked() -> None:
+    assert make_beside(DEVICE, None) is None
     assert make_beside(DEVICE, False) is None
     beside = BesideThread()
     beside.finish()  # nothing was begun

@@ -41,12 +41,19 @@ class BesideThread:
     def start(self, work: Work) -> None:
         if self._worker is None:
             self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="beside")
-        self._running = self._worker.submit(work)
+        try:
+            self._running = self._worker.submit(work)
+        except RuntimeError:  # no thread can be had
+            work()
 
     def finish(self) -> None:
-        running, self._running = self._running, None
-        if running is not None:
-            running.result()
+        if self._running is None:
+            return
+        try:
+            self._running.result()
+        finally:
+            if self._running.done():  # not if the wait was interrupted
+                self._running = None
 
     def close(self) -> None:
         try:
@@ -72,6 +79,7 @@ class BesideStream:
     def start(self, work: Work) -> None:
         with torch.cuda.device(self._device):
             self._stream.wait_stream(torch.cuda.current_stream())
+            self._made = []
             with torch.cuda.stream(self._stream):
                 self._made = list(work())
 
@@ -90,9 +98,7 @@ class BesideStream:
 
 
 def make_beside(device: torch.device, overlap: bool | None) -> Beside | None:
-    """What runs beside passes on `device`, or nothing; None: on CUDA, where a pass leaves room for it."""
-    if overlap is None:
-        overlap = device.type == "cuda"
+    """What runs beside passes on `device`, or nothing, which None means as well."""
     if not overlap:
         return None
     return BesideStream(device) if device.type == "cuda" else BesideThread()

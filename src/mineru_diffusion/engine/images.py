@@ -44,7 +44,7 @@ def is_blank(image: Image.Image) -> bool:
         return False
     try:
         darkest, lightest = image.convert("L").getextrema()
-    except OSError:
+    except Exception:  # as when it is cut, where the request gets its error
         return False
     return lightest - darkest < BLANK_CONTRAST  # type: ignore[operator]
 
@@ -124,7 +124,7 @@ class ImageQueue:
         claimed: list[tuple[Sequence, Claim]] = []
         for sequence in waiting:
             if sequence.prompt_embeds is None and sequence.id not in self._problems:
-                # Only what the thread has already begun with: a pass is not to wait for it.
+                # Only what the thread that cuts was given already.
                 if sequence.id not in self._cut:
                     break
                 if room < len(sequence.prompt_ids) * merge and claimed:
@@ -138,7 +138,11 @@ class ImageQueue:
 
         @torch.inference_mode()
         def work() -> list[Tensor]:
-            self._problems.update((sequence.id, problem) for sequence, problem in self._encode_all(claimed))
+            try:
+                failed = self._encode_all(claimed)
+            except Exception as error:  # their images are taken: without an answer they would wait for ever
+                failed = [(s, f"encoding the image failed: {error}") for s, _ in claimed if s.prompt_embeds is None]
+            self._problems.update((sequence.id, problem) for sequence, problem in failed)
             made = [sequence.prompt_embeds for sequence, _ in claimed if sequence.prompt_embeds is not None]
             self._stats.images_beside += len(made)
             return made
@@ -168,7 +172,7 @@ class ImageQueue:
                     cut = (
                         claim.result() if isinstance(claim, Future) else self._processor.image_processor.patches(claim)
                     )
-                except (OSError, ValueError, SyntaxError) as error:  # Pillow reads lazily, and raises all of these
+                except Exception as error:  # Pillow reads lazily, and its decoders raise all sorts
                     failed.append((sequence, f"the image cannot be decoded: {error}"))
                     continue
             ready.append((sequence, cut))
@@ -196,7 +200,7 @@ class ImageQueue:
                 pieces = visual.split([patches.shape[0] // merge for _, (patches, _) in group])
                 for (sequence, _), piece in zip(group, pieces, strict=True):
                     self._embed(sequence, piece)
-        except (RuntimeError, MemoryError) as error:
+        except (RuntimeError, MemoryError, ValueError) as error:
             return [(sequence, f"encoding the image failed: {error}") for sequence, _ in group]
         self._stats.images += len(group)
         self._stats.patches += rows.shape[0]

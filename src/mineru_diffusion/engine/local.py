@@ -40,7 +40,7 @@ class LocalEngine:
         cache_bytes: memory of the key/value cache at most; None: by device.
         block_length: another block length than the checkpoint's own.
         kernel, graphs: as for `DecodingLoop`.
-        overlap: encode images of waiting requests beside forward passes; None: on CUDA.
+        overlap: encode images of waiting requests beside forward passes.
     """
 
     def __init__(
@@ -185,6 +185,8 @@ class LocalEngine:
         while True:
             while self._done:
                 yield self._done.popleft()
+            if self._beside is not None:
+                self._beside.finish()  # a pass that was interrupted did not
             for sequence, problem in self._images.embed(scheduler.admit()):
                 self.loop.release(sequence)
                 for request_id, tag in self._shared.close(sequence.id):
@@ -316,7 +318,7 @@ def load_engine(
         quantize: `int8`: the decoder's matrices in 8 bits; None: as `dtype` says.
         kernel: what attends over the cache: `sdpa`, `flex`, or `auto`: flex on CUDA where it works.
         graphs: replay passes from CUDA graphs; None: on CUDA.
-        overlap: encode images of waiting requests beside forward passes; None: on CUDA.
+        overlap: encode images of waiting requests beside forward passes.
 
     Raises:
         CheckpointError: the checkpoint cannot be loaded.
