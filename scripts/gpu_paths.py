@@ -1,6 +1,6 @@
 """The engine's attention kernels, with CUDA graphs and without, with the vision tower between passes and beside them,
 on crops of which a quarter run at a time: tokens a second, and whether all read the same. scripts/gpu_check.sh runs it;
-on a CPU, where graphs only have their shapes and a thread is the stream, it shows that it works."""
+on a CPU, where graphs only have their shapes, it shows that it works."""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from PIL import Image
 
 from mineru_diffusion.engine import LocalEngine, Request
 from mineru_diffusion.engine import images as image_module
-from mineru_diffusion.engine.beside import BesideStream, BesideThread, make_beside
+from mineru_diffusion.engine.beside import Beside, LazyThread
 from mineru_diffusion.errors import EngineError
 from tests.engine.test_engine import CROPS, SHORT, crop, same
 from tests.tiny import DEVICE, random_checkpoint
@@ -157,7 +158,8 @@ def test_a_request_that_is_cancelled_after_it_was_encoded(broken: Image.Image) -
 
         engine.on_pass = cancel
         reasons = {request_id: result.finish_reason for request_id, result in engine.stream()}
-        assert not engine._images._problems
+        assert not engine._images._images
+        assert not engine._images._cut
     assert cancelled == set(ids[2:])
     assert {reasons[i] for i in ids[2:]} == {"cancelled"}
     assert {reasons[i] for i in ids[:2]} <= {"stop", "length"}
@@ -173,23 +175,115 @@ def test_preempted_requests_are_not_encoded_again() -> None:
         assert engine.stats().images == len(REQUESTS)
 
 
-def test_what_goes_wrong_beside_a_pass_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    with LocalEngine(random_checkpoint(), max_rows=2, overlap=True) as engine:
+ERRORS = [RuntimeError("no memory"), MemoryError("full"), ValueError("odd"), KeyError("what")]
 
-        def fails(_: object) -> Callable[[], Any]:
-            return _raise
 
-        monkeypatch.setattr(engine._images, "ahead", fails)
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("error", ERRORS)
+def test_what_goes_wrong_while_encoding_is_an_answer(
+    error: Exception, overlap: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One image that the eye fails on, by itself or with others, fails alone; the engine goes on."""
+    with LocalEngine(random_checkpoint()) as engine:
+        expected = engine.generate(REQUESTS)
+    model = random_checkpoint().model
+    encode = model.encode_images
+    bad = (1, 4, 14)
+
+    def encoding(pixels: Any, grids: Grids) -> Any:
+        if bad in grids:
+            raise error
+        return encode(pixels, grids)
+
+    monkeypatch.setitem(vars(model), "encode_images", encoding)
+    with LocalEngine(random_checkpoint(), max_rows=3, overlap=overlap) as engine:
+        side = engine.image_factor // 2
+        odd = Request(crop(bad[2] * side, 5), params=SHORT)
+        assert odd.image is not None
+        assert engine._images._patches_of(odd.image)[1] == bad
+        results = engine.generate([*REQUESTS[:5], odd, *REQUESTS[5:]])
+        problem = results.pop(5)
+        assert problem.finish_reason == "error"
+        assert str(error) in (problem.error or "")
+        for left, right in zip(results, expected, strict=True):
+            same(left, right)
+        assert engine.cache_pages[0] == 0
+        assert engine.stats().images == len(REQUESTS)
+        assert engine.stats().images_beside == (len(REQUESTS) - 3 if overlap else 0)
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_prompt_that_does_not_fit_its_image_fails_alone(overlap: bool) -> None:
+    with LocalEngine(random_checkpoint()) as engine:
+        expected = engine.generate(REQUESTS)
+    with LocalEngine(random_checkpoint(), max_rows=3, overlap=overlap) as engine:
+        ids = [engine.submit(request) for request in REQUESTS]
+        wrong = engine.loop.scheduler.waiting[5]
+        wrong.prompt_ids.append(engine.loop.model.config.image_token_id)
+        results = dict(engine.stream())
+        assert engine.cache_pages[0] == 0
+    problem = results.pop(ids[5])
+    assert "image tokens" in (problem.error or "")
+    for request_id, right in zip(ids, expected, strict=True):
+        if request_id != ids[5]:
+            same(results[request_id], right)
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_requests_that_wait_survive_a_pass_that_fails(overlap: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    with LocalEngine(random_checkpoint()) as engine:
+        expected = engine.generate(REQUESTS)
+    with LocalEngine(random_checkpoint(), max_rows=3, overlap=overlap) as engine:
+        run_pass = engine.loop.run_pass
+
+        def fails() -> Any:
+            monkeypatch.setattr(engine.loop, "run_pass", run_pass)
+            raise RuntimeError("no memory")
+
+        monkeypatch.setattr(engine.loop, "run_pass", fails)
+        ids = [engine.submit(request) for request in REQUESTS]
         with pytest.raises(EngineError, match="no memory"):
-            engine.generate(REQUESTS)
+            list(engine.stream())
+        results = dict(engine.stream())
+        assert engine.cache_pages[0] == 0
+    for request_id, right in zip(ids, expected, strict=True):
+        same(results[request_id], right)
+
+
+def test_results_do_not_wait_for_the_eye(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a pass finished is there while images are still encoded beside it; cancelling these then does no harm."""
+    model = random_checkpoint().model
+    encode, go_on = model.encode_images, threading.Event()
+
+    def encoding(pixels: Any, grids: Grids) -> Any:
+        if threading.current_thread().name.startswith("beside"):
+            assert go_on.wait(30)
+        return encode(pixels, grids)
+
+    monkeypatch.setitem(vars(model), "encode_images", encoding)
+    one = replace(SHORT, max_tokens=1)
+    with LocalEngine(random_checkpoint(), max_rows=1, overlap=True) as engine:
+        first = engine.submit(Request(CROPS[0], params=one))
+        others: list[int] = []
+
+        def submit() -> None:
+            if not others:  # the first pass is over, and the last is to come
+                others.extend(engine.submit(request) for request in REQUESTS[1:5])
+
+        engine.on_pass = submit
+        stream = engine.stream()
+        request_id, result = next(stream)
+        assert (request_id, result.nfe) == (first, 2)
+        assert engine.stats().images_beside == 0
+        assert engine.cancel(others[0])
+        go_on.set()
+        results = dict(stream)
+        assert results[others[0]].finish_reason == "cancelled"
+        assert {results[i].finish_reason for i in others[1:]} <= {"stop", "length"}
         assert engine.cache_pages[0] == 0
 
 
-def _raise() -> Any:
-    raise RuntimeError("no memory")
-
-
-@pytest.mark.parametrize("error", [MemoryError("full"), ValueError("odd"), KeyError("what")])
+@pytest.mark.parametrize("error", ERRORS)
 def test_no_error_while_cutting_stops_the_others(error: Exception) -> None:
     def fails(*_: object, **__: object) -> Any:
         raise error
@@ -213,14 +307,51 @@ def test_the_thread_ends_with_the_engine() -> None:
     assert threading.active_count() <= before
 
 
+@pytest.mark.skipif(DEVICE.type == "cuda", reason="on CUDA it is the default")
 def test_nothing_overlaps_unasked() -> None:
-    assert make_beside(DEVICE, None) is None
-    assert make_beside(DEVICE, False) is None
-    beside = BesideThread()
+    with LocalEngine(random_checkpoint(), max_rows=2) as engine:
+        engine.generate(REQUESTS)
+        assert engine.stats().images_beside == 0
+
+
+def test_work_is_done_once_by_a_thread_of_its_own() -> None:
+    beside, done, begun = Beside(torch.device("cpu")), [], threading.Event()
+
+    def work() -> list[torch.Tensor]:
+        begun.set()
+        done.append(threading.current_thread().name)
+        return []
+
     beside.finish()  # nothing was begun
-    beside.start(list)
+    beside.start(work)
+    beside.finish()
+    beside.finish()
+    assert [name.split("_")[0] for name in done] == ["beside"]
+    begun.clear()
+    beside.start(work)
+    assert begun.wait(30)
     beside.close()
     beside.close()
+    assert len(done) == 2
+    assert not [t for t in threading.enumerate() if t.name.startswith("beside")]
+
+
+def test_without_a_thread_it_is_done_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    thread, done = LazyThread("none"), []
+    start = threading.Thread.start
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert thread.submit(done.append, 1).done()
+    assert done == [1]
+    with pytest.raises(OSError, match="truncated"):
+        thread.submit(_fails).result()
+    monkeypatch.setattr(threading.Thread, "start", start)
+    thread.submit(done.append, 2).result()
+    thread.close()
+    assert done == [1, 2]  # what was refused is not done again
 
 
 class FakeStream:
@@ -243,18 +374,38 @@ def test_a_stream_is_ordered_by_waiting(monkeypatch: pytest.MonkeyPatch) -> None
             log.append(f"kept for {stream.name}")
 
     @contextlib.contextmanager
-    def on(stream: FakeStream) -> Any:
-        log.append(f"on {stream.name}")
+    def on(stream: FakeStream) -> Iterator[None]:
+        log.append(f"on {stream.name}, thread {threading.current_thread().name.split('_')[0]}")
         yield
+
+    def work() -> Any:
+        log.append("work")
+        return [FakeTensor()]
 
     monkeypatch.setattr(torch.cuda, "Stream", lambda _: side)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: main)
-    monkeypatch.setattr(torch.cuda, "device", lambda _: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "stream", on)
-    beside = BesideStream(torch.device("cuda"))
+    beside = Beside(torch.device("cuda"))
     beside.finish()
     assert log == []
-    beside.start(lambda: [log.append("work") or FakeTensor()])  # type: ignore[func-returns-value,list-item]
-    assert log == ["side waits for main", "on side", "work"]
+    beside.start(work)
+    beside.finish()
+    assert log == ["side waits for main", "on side, thread beside", "work", "main waits for side", "kept for main"]
+    beside.finish()
+    assert len(log) == 5
     beside.close()
-    assert log[3:] == ["main waits for side", "kept for main"]
+
+
+@pytest.mark.skipif(DEVICE.type != "cuda", reason="only a GPU is waited for")
+def test_nothing_waits_for_the_device_while_images_are_encoded() -> None:
+    with LocalEngine(random_checkpoint(), overlap=False) as engine:
+        engine.generate(REQUESTS)  # whatever is made on first use
+        for request in REQUESTS:
+            engine.submit(request)
+        waiting = list(engine.loop.scheduler.waiting)
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            engine._images.embed(waiting)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        assert [sequence.problem for sequence in waiting] == [None] * len(waiting)

@@ -1,91 +1,92 @@
-"""Work that goes on beside a forward pass: images of requests that wait are encoded while others are decoded. On CUDA
-it is queued on a stream of its own, elsewhere a thread does it. What is worked on is settled before it starts, so
-results do not depend on how long anything takes."""
+"""Work that goes on beside forward passes: a thread that cuts images, and one that encodes those of requests that wait
+while others are decoded, on CUDA on a stream of its own. What is worked on is settled before it starts, so results do
+not depend on how long anything takes."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol
+from typing import TypeVar
 
 import torch
 from torch import Tensor
+
+Given = TypeVar("Given")
 
 Work = Callable[[], Iterable[Tensor]]
 """Gives the tensors that it made for the time after `finish`."""
 
 
-class Beside(Protocol):
-    """Runs one piece of work at a time."""
-
-    def start(self, work: Work) -> None:
-        """Begin; the last piece must be finished."""
-        ...
-
-    def finish(self) -> None:
-        """After this, what was made can be used. Without work it does nothing."""
-        ...
-
-    def close(self) -> None:
-        """Finish, and give up what is held."""
-        ...
-
-
-class BesideThread:
-    """A thread does the work, and `finish` waits for it."""
-
-    def __init__(self) -> None:
-        self._worker: ThreadPoolExecutor | None = None
-        self._running: Future[Iterable[Tensor]] | None = None
-
-    def start(self, work: Work) -> None:
-        if self._worker is None:
-            self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="beside")
-        try:
-            self._running = self._worker.submit(work)
-        except RuntimeError:  # no thread can be had
-            work()
-
-    def finish(self) -> None:
-        if self._running is None:
-            return
-        try:
-            self._running.result()
-        finally:
-            if self._running.done():  # not if the wait was interrupted
-                self._running = None
-
-    def close(self) -> None:
-        try:
-            self.finish()
-        finally:
-            if self._worker is not None:
-                self._worker.shutdown()
-                self._worker = None
-
-
-class BesideStream:
-    """A CUDA stream does the work; after `finish` the caller's stream waits for it, the caller does not.
+class LazyThread:
+    """One thread, started when it is first needed.
 
     Args:
-        device: a CUDA device.
+        name: begins the thread's name.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._pool: ThreadPoolExecutor | None = None
+
+    def submit(self, function: Callable[..., Given], *arguments: object) -> Future[Given]:
+        """Have something done after what was submitted before; at once, and here, if no thread can be had."""
+        try:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=self._name)
+            return self._pool.submit(function, *arguments)
+        except RuntimeError:
+            self._pool = None  # it keeps what it could not start, and would do it once it can
+            done: Future[Given] = Future()
+            try:
+                done.set_result(function(*arguments))
+            except Exception as error:
+                done.set_exception(error)
+            return done
+
+    def close(self) -> None:
+        """Drop what has not begun, and let the thread end."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+class Beside:
+    """Runs one piece of work at a time in a thread.
+
+    Args:
+        device: where the work's tensors are. On CUDA the work has a stream of its own, with memory that the allocator
+            keeps for that stream: up to one vision group's more than without.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._stream = torch.cuda.Stream(device)
-        self._made: list[Tensor] | None = None
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._thread = LazyThread("beside")
+        self._running: Future[list[Tensor]] | None = None
 
     def start(self, work: Work) -> None:
-        with torch.cuda.device(self._device):
-            self._stream.wait_stream(torch.cuda.current_stream())
-            self._made = []
-            with torch.cuda.stream(self._stream):
-                self._made = list(work())
+        """Begin; the last piece must be finished."""
+        if self._stream is not None:
+            # The weights, and whatever else the caller's stream makes before.
+            self._stream.wait_stream(torch.cuda.current_stream(self._device))
+        self._running = self._thread.submit(self._run, work)
+
+    def _run(self, work: Work) -> list[Tensor]:
+        with contextlib.nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
+            return list(work())
 
     def finish(self) -> None:
-        made, self._made = self._made, None
-        if made is None:
+        """After this, what was made can be used. On CUDA the caller's stream then waits for it, the caller only until
+        all of it is queued. Without work it does nothing."""
+        if self._running is None:
+            return
+        try:
+            made = self._running.result()
+        finally:
+            if self._running.done():  # not if the wait was interrupted
+                self._running = None
+        if self._stream is None:
             return
         current = torch.cuda.current_stream(self._device)
         current.wait_stream(self._stream)
@@ -94,11 +95,6 @@ class BesideStream:
             tensor.record_stream(current)
 
     def close(self) -> None:
-        self.finish()
-
-
-def make_beside(device: torch.device, overlap: bool | None) -> Beside | None:
-    """What runs beside passes on `device`, or nothing, which None means as well."""
-    if not overlap:
-        return None
-    return BesideStream(device) if device.type == "cuda" else BesideThread()
+        """Wait for the work, forget what it made, and let the thread end."""
+        self._thread.close()
+        self._running = None

@@ -6,7 +6,8 @@ Shapes: S patches of a group of images, W decoder width, P prompt tokens.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence as Several
+from concurrent.futures import Future
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from PIL import Image
 from torch import Tensor
 from torch.profiler import record_function
 
-from mineru_diffusion.engine.beside import Work
+from mineru_diffusion.engine.beside import Beside, LazyThread
 from mineru_diffusion.engine.sequence import Sequence
 from mineru_diffusion.engine.stats import EngineStats
 from mineru_diffusion.engine.transfer import to_device
@@ -56,18 +57,25 @@ class ImageQueue:
         model: has the vision tower and the embeddings.
         processor: cuts images.
         stats: told about time and numbers.
+        overlap: `begin` encodes; False: only `embed` does.
     """
 
     def __init__(
-        self, model: MinerUDiffusionForConditionalGeneration, processor: MinerUDiffusionProcessor, stats: EngineStats
+        self,
+        model: MinerUDiffusionForConditionalGeneration,
+        processor: MinerUDiffusionProcessor,
+        stats: EngineStats,
+        *,
+        overlap: bool = False,
     ) -> None:
         self._model, self._processor, self._stats = model, processor, stats
+        self._weight = model.language_model.lm_head.weight
         self._images: dict[int, Image.Image] = {}
         self._cut: dict[int, Future[Patches]] = {}
         self._pixels: dict[int, int] = {}
         self._patches_of = processor.image_processor.patches
-        self._problems: dict[int, str] = {}
-        self._worker: ThreadPoolExecutor | None = None
+        self._cutter = LazyThread("patches")
+        self._beside = Beside(self._weight.device) if overlap else None
 
     def add(self, request_id: int, image: Image.Image) -> None:
         """An image that will be needed."""
@@ -77,7 +85,6 @@ class ImageQueue:
     def drop(self, request_id: int) -> None:
         """An image that will not be needed after all."""
         self._images.pop(request_id, None)
-        self._problems.pop(request_id, None)
         future = self._take(request_id)
         if future is not None:
             future.cancel()
@@ -86,44 +93,37 @@ class ImageQueue:
         self._pixels.pop(request_id, None)
         return self._cut.pop(request_id, None)
 
-    def clear(self) -> None:
-        """Drop everything and let the thread end."""
-        for request_id in [*self._images, *self._cut, *self._problems]:
+    def close(self) -> None:
+        """Drop everything and let the threads end."""
+        for request_id in [*self._images, *self._cut]:
             self.drop(request_id)
-        if self._worker is not None:
-            self._worker.shutdown(wait=True, cancel_futures=True)
-            self._worker = None
+        self._cutter.close()
+        if self._beside is not None:
+            self._beside.close()
 
     def _look_ahead(self) -> None:
         while self._images and sum(self._pixels.values()) < AHEAD_PIXELS:
-            if self._worker is None:
-                self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="patches")
             request_id = next(iter(self._images))
             image = self._images.pop(request_id)
             self._pixels[request_id] = min(image.width * image.height, self._processor.image_processor.max_pixels)
-            self._cut[request_id] = self._worker.submit(self._patches_of, image)
+            self._cut[request_id] = self._cutter.submit(self._patches_of, image)
 
-    @torch.inference_mode()
-    def embed(self, sequences: Iterable[Sequence]) -> list[tuple[Sequence, str]]:
-        """Give each sequence its embedded prompt [P, W]; returns those for which that failed, with the reason."""
-        failed: list[tuple[Sequence, str]] = []
-        claimed: list[tuple[Sequence, Claim]] = []
-        for sequence in sequences:
-            problem = self._problems.pop(sequence.id, None)
-            if problem is not None:
-                failed.append((sequence, problem))
-            elif sequence.prompt_embeds is None:  # else its pages were taken away, or it was encoded beside a pass
-                claimed.append((sequence, self._claim(sequence)))
-        return failed + self._encode_all(claimed)
+    def embed(self, sequences: Iterable[Sequence]) -> None:
+        """Give each sequence its embedded prompt [P, W], or its problem. What `begin` began must be finished."""
+        # Others have had their pages taken away, or were encoded by `begin`.
+        new = [s for s in sequences if s.prompt_embeds is None and s.problem is None]
+        self._encode_all([(s, self._claim(s)) for s in new])
 
-    def ahead(self, waiting: Iterable[Sequence]) -> Work | None:
-        """What embeds the next group of waiting sequences; None if enough are ready, or none has an image. Which they
-        are is settled here. Problems are kept until `embed` is asked for these sequences."""
+    def begin(self, waiting: Iterable[Sequence]) -> None:
+        """Start to embed the next group of waiting sequences, beside what the caller does until `finish`, unless enough
+        are ready. Which they are is settled here."""
+        if self._beside is None:
+            return
         room = self._group_patches
         merge = self._processor.image_processor.merge_size**2
         claimed: list[tuple[Sequence, Claim]] = []
         for sequence in waiting:
-            if sequence.prompt_embeds is None and sequence.id not in self._problems:
+            if sequence.prompt_embeds is None and sequence.problem is None:
                 # Only what the thread that cuts was given already.
                 if sequence.id not in self._cut:
                     break
@@ -134,24 +134,22 @@ class ImageQueue:
             if room <= 0:
                 break
         if not claimed:
-            return None
+            return
 
-        @torch.inference_mode()
         def work() -> list[Tensor]:
-            try:
-                failed = self._encode_all(claimed)
-            except Exception as error:  # their images are taken: without an answer they would wait for ever
-                failed = [(s, f"encoding the image failed: {error}") for s, _ in claimed if s.prompt_embeds is None]
-            self._problems.update((sequence.id, problem) for sequence, problem in failed)
-            made = [sequence.prompt_embeds for sequence, _ in claimed if sequence.prompt_embeds is not None]
-            self._stats.images_beside += len(made)
-            return made
+            self._stats.images_beside += self._encode_all(claimed)
+            return [sequence.prompt_embeds for sequence, _ in claimed if sequence.prompt_embeds is not None]
 
-        return work
+        self._beside.start(work)
+
+    def finish(self) -> None:
+        """What `begin` began is done after this."""
+        if self._beside is not None:
+            self._beside.finish()
 
     @property
     def _group_patches(self) -> int:
-        return GROUP_PATCHES[self._model.language_model.lm_head.weight.device.type]
+        return GROUP_PATCHES[self._weight.device.type]
 
     def _claim(self, sequence: Sequence) -> Claim:
         """Take a sequence's image out of the queue, and cut further ones."""
@@ -159,9 +157,10 @@ class ImageQueue:
         image, future = self._images.pop(sequence.id, None), self._take(sequence.id)
         return image if future is None else future
 
-    def _encode_all(self, claimed: list[tuple[Sequence, Claim]]) -> list[tuple[Sequence, str]]:
-        """Embed the prompts of these sequences; returns those for which that failed, with the reason."""
-        failed: list[tuple[Sequence, str]] = []
+    @torch.inference_mode()
+    def _encode_all(self, claimed: list[tuple[Sequence, Claim]]) -> int:
+        """Embed the prompts of these sequences; returns how many images that were. No error leaves this: a claimed
+        image is nowhere else, so its request must get an answer."""
         ready: list[tuple[Sequence, Patches]] = []
         for sequence, claim in claimed:
             if claim is None:
@@ -173,39 +172,54 @@ class ImageQueue:
                         claim.result() if isinstance(claim, Future) else self._processor.image_processor.patches(claim)
                     )
                 except Exception as error:  # Pillow reads lazily, and its decoders raise all sorts
-                    failed.append((sequence, f"the image cannot be decoded: {error}"))
+                    sequence.problem = f"the image cannot be decoded: {error}"
                     continue
             ready.append((sequence, cut))
         # Images of one size share an attention call of the vision tower.
         ready.sort(key=lambda item: item[1][0].shape[0])
         group: list[tuple[Sequence, Patches]] = []
-        size = 0
+        size = encoded = 0
         for item in ready:
             patches = item[1][0].shape[0]
             if group and size + patches > self._group_patches:
-                failed += self._encode(group)
+                encoded += self._encode(group)
                 group, size = [], 0
             group.append(item)
             size += patches
-        return failed + self._encode(group) if group else failed
+        return encoded + (self._encode(group) if group else 0)
 
-    def _encode(self, group: list[tuple[Sequence, Patches]]) -> list[tuple[Sequence, str]]:
-        weight = self._model.language_model.lm_head.weight
+    def _encode(self, group: list[tuple[Sequence, Patches]]) -> int:
+        """Embed the prompts of some images; returns how many could be encoded."""
         try:
-            with self._stats.timed("vision"), record_function("vision"):
-                rows = np.concatenate([patches for _, (patches, _) in group])
-                pixels = to_device(rows, weight.device).to(weight.dtype)
-                visual = self._model.encode_images(pixels, [grid for _, (_, grid) in group])
-                merge = self._processor.image_processor.merge_size**2
-                pieces = visual.split([patches.shape[0] // merge for _, (patches, _) in group])
-                for (sequence, _), piece in zip(group, pieces, strict=True):
-                    self._embed(sequence, piece)
-        except (RuntimeError, MemoryError, ValueError) as error:
-            return [(sequence, f"encoding the image failed: {error}") for sequence, _ in group]
-        self._stats.images += len(group)
-        self._stats.patches += rows.shape[0]
-        return []
+            pieces = self._visual([patches for _, patches in group])
+        except Exception as error:
+            problem = f"encoding the image failed: {error}"
+        else:
+            for (sequence, _), piece in zip(group, pieces, strict=True):
+                self._embed(sequence, piece)
+            self._stats.images += len(group)
+            self._stats.patches += sum(patches.shape[0] for _, (patches, _) in group)
+            return len(group)
+        if len(group) > 1:  # too much for the memory at once, or one of them is at fault
+            half = len(group) // 2
+            return self._encode(group[:half]) + self._encode(group[half:])
+        group[0][0].problem = problem
+        return 0
+
+    def _visual(self, images: list[Patches]) -> Several[Tensor]:
+        """Visual tokens [M, W] of each image, in one call of the vision tower."""
+        with self._stats.timed("vision"), record_function("vision"):
+            rows = np.concatenate([patches for patches, _ in images])
+            pixels = to_device(rows, self._weight.device).to(self._weight.dtype)
+            visual = self._model.encode_images(pixels, [grid for _, grid in images])
+            merge = self._processor.image_processor.merge_size**2
+            return visual.split([patches.shape[0] // merge for patches, _ in images])
 
     def _embed(self, sequence: Sequence, visual: Tensor | None) -> None:
-        ids = to_device(torch.tensor([sequence.prompt_ids]), self._model.language_model.lm_head.weight.device)
-        sequence.prompt_embeds = self._model.embed(ids, visual)[0]
+        # Counted here, so that nothing waits for the device.
+        image_tokens = sequence.prompt_ids.count(self._model.config.image_token_id)
+        try:
+            ids = to_device(torch.tensor([sequence.prompt_ids]), self._weight.device)
+            sequence.prompt_embeds = self._model.embed(ids, visual, image_tokens)[0]
+        except Exception as error:
+            sequence.problem = f"embedding the prompt failed: {error}"

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Several
-from copy import deepcopy
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from mineru_diffusion.engine.beside import make_beside
 from mineru_diffusion.engine.cache import PagedCache
 from mineru_diffusion.engine.devices import (
     choose_device,
@@ -40,7 +38,7 @@ class LocalEngine:
         cache_bytes: memory of the key/value cache at most; None: by device.
         block_length: another block length than the checkpoint's own.
         kernel, graphs: as for `DecodingLoop`.
-        overlap: encode images of waiting requests beside forward passes.
+        overlap: encode images of waiting requests beside forward passes; None: on CUDA.
     """
 
     def __init__(
@@ -71,8 +69,9 @@ class LocalEngine:
             kernel=kernel,
             graphs=graphs,
         )
-        self._images = ImageQueue(model, self._processor, self.loop.stats)
-        self._beside = make_beside(weight.device, overlap)
+        if overlap is None:
+            overlap = weight.device.type == "cuda"  # on a CPU, passes leave nothing idle
+        self._images = ImageQueue(model, self._processor, self.loop.stats, overlap=overlap)
         vocabulary = self._processor.tokenizer.get_vocab()
         ends = {vocabulary[token] for token in ("<|im_end|>", "<|endoftext|>") if token in vocabulary}
         # Exported checkpoints list all of these; the published one may list one.
@@ -100,7 +99,8 @@ class LocalEngine:
 
     def stats(self) -> EngineStats:
         """What the engine did so far, as a copy."""
-        return deepcopy(self.loop.stats)
+        # Copied as a whole, since a thread may be adding to it.
+        return replace(self.loop.stats, seconds=dict(self.loop.stats.seconds))
 
     @property
     def max_rows(self) -> int:
@@ -185,41 +185,29 @@ class LocalEngine:
         while True:
             while self._done:
                 yield self._done.popleft()
-            if self._beside is not None:
-                self._beside.finish()  # a pass that was interrupted did not
-            for sequence, problem in self._images.embed(scheduler.admit()):
-                self.loop.release(sequence)
-                for request_id, tag in self._shared.close(sequence.id):
-                    self._fail(request_id, tag, problem)
+            self._images.finish()
+            admitted = scheduler.admit()
+            self._images.embed(admitted)
+            for sequence in admitted:
+                if sequence.problem is not None:
+                    self.loop.release(sequence)
+                    for request_id, tag in self._shared.close(sequence.id):
+                        self._fail(request_id, tag, sequence.problem)
             if not scheduler.running:
                 if not scheduler.waiting and not self._done:
                     return
                 continue
-            finished = self._run_pass()
+            try:
+                self._images.begin(scheduler.waiting)
+                finished = list(self.loop.run_pass())
+            except (RuntimeError, MemoryError) as error:
+                raise EngineError(f"the forward pass failed: {error}") from error
             for sequence in finished:
                 result = sequence.result(self._processor.decode(sequence.tokens))
                 for request_id, tag in self._shared.close(sequence.id):
                     self._done.append((request_id, replace(result, tag=tag)))
             if self.on_pass is not None:
                 self.on_pass()
-
-    def _run_pass(self) -> Several[Sequence]:
-        """One forward pass, with the vision tower beside it; the sequences that it finished.
-
-        Raises:
-            EngineError: it failed.
-        """
-        work = None if self._beside is None else self._images.ahead(self.loop.scheduler.waiting)
-        try:
-            if self._beside is None or work is None:
-                return list(self.loop.run_pass())
-            try:
-                self._beside.start(work)
-                return list(self.loop.run_pass())
-            finally:
-                self._beside.finish()
-        except (RuntimeError, MemoryError) as error:
-            raise EngineError(f"the forward pass failed: {error}") from error
 
     def _sequence(self, request_id: int) -> Sequence | None:
         """What is decoded for a queued or running request."""
@@ -278,13 +266,11 @@ class LocalEngine:
     def close(self) -> None:
         """Free the cache and forget all requests. The model is freed with the last reference to it."""
         self._closed = True
-        if self._beside is not None:
-            self._beside.close()
         scheduler = self.loop.scheduler
         for sequence in [*scheduler.waiting, *scheduler.running.values()]:
             self.loop.release(sequence)
         self._shared.clear()
-        self._images.clear()
+        self._images.close()
         self._done.clear()
         self.loop.cache.clear()
 
@@ -318,7 +304,7 @@ def load_engine(
         quantize: `int8`: the decoder's matrices in 8 bits; None: as `dtype` says.
         kernel: what attends over the cache: `sdpa`, `flex`, or `auto`: flex on CUDA where it works.
         graphs: replay passes from CUDA graphs; None: on CUDA.
-        overlap: encode images of waiting requests beside forward passes.
+        overlap: encode images of waiting requests beside forward passes; None: on CUDA.
 
     Raises:
         CheckpointError: the checkpoint cannot be loaded.

@@ -40,6 +40,7 @@ class Sequence:
         generator: random stream of this request (sampling only).
         pages, slots: where its keys and values are; slots are those of the positions on the pages.
         prompt_embeds: [P, W], kept to the end, so that a request whose pages were taken away can start over.
+        problem: why it has none and never will.
         cached: positions whose final keys and values are in the cache.
         row: its row in the table of blocks, -1 before its first step.
         step_times: when each of its steps ended, in `time.perf_counter()` seconds.
@@ -62,6 +63,7 @@ class Sequence:
     pages: list[int] = field(default_factory=list)
     slots: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     prompt_embeds: Tensor | None = None
+    problem: str | None = None
     cached: int = 0
     row: int = -1
     nfe: int = 0

@@ -133,15 +133,20 @@ class MinerUDiffusionForConditionalGeneration(BlockDiffusionMixin, PreTrainedMod
         """
         return self.vision_abstractor(self.vision_model(pixel_values, image_grid_thw))
 
-    def embed(self, input_ids: Tensor, visual_MD: Tensor | None = None) -> Tensor:
+    def embed(self, input_ids: Tensor, visual_MD: Tensor | None = None, image_tokens: int | None = None) -> Tensor:
         """Token embeddings [N, L, D], with the image tokens' rows replaced by visual tokens, in order.
+
+        Args:
+            input_ids: [N, L].
+            visual_MD: visual tokens [M, D] of all images.
+            image_tokens: how many image tokens `input_ids` has; None: counted, for which the host waits for the device.
 
         Raises:
             ValueError: the number of image tokens differs from the number of visual tokens.
         """
         embeds = self.language_model.model.embed_tokens(input_ids)
         is_image = input_ids == self.config.image_token_id
-        expected = int(is_image.sum())
+        expected = int(is_image.sum()) if image_tokens is None else image_tokens
         found = 0 if visual_MD is None else visual_MD.shape[0]
         if expected != found:
             raise ValueError(
