@@ -93,7 +93,10 @@ class VisionMLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = self.fc1(x)
-        return self.fc2(hidden * torch.sigmoid(1.702 * hidden))
+        if torch.is_grad_enabled():
+            return self.fc2(hidden * torch.sigmoid(1.702 * hidden))
+        # The same numbers without two more tensors of this size: new memory costs more than the arithmetic.
+        return self.fc2(hidden.mul_((1.702 * hidden).sigmoid_()))
 
 
 class VisionBlock(nn.Module):
