@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from PIL import Image
 from mineru_diffusion.engine import LocalEngine, Request
 from mineru_diffusion.engine import images as image_module
 from mineru_diffusion.engine.beside import Beside, LazyThread
+from mineru_diffusion.engine.profiling import chrome_trace
 from mineru_diffusion.errors import EngineError
 from tests.engine.test_engine import CROPS, SHORT, crop, same
 from tests.tiny import DEVICE, random_checkpoint
@@ -200,7 +202,7 @@ def test_what_goes_wrong_while_encoding_is_an_answer(
         side = engine.image_factor // 2
         odd = Request(crop(bad[2] * side, 5), params=SHORT)
         assert odd.image is not None
-        assert engine._images._patches_of(odd.image)[1] == bad
+        assert engine._processor.image_processor.patches(odd.image)[1] == bad
         results = engine.generate([*REQUESTS[:5], odd, *REQUESTS[5:]])
         problem = results.pop(5)
         assert problem.finish_reason == "error"
@@ -250,6 +252,94 @@ def test_requests_that_wait_survive_a_pass_that_fails(overlap: bool, monkeypatch
         same(results[request_id], right)
 
 
+def test_images_that_are_not_cut_yet_hold_up_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    images, go_on = random_checkpoint().processor.image_processor, threading.Event()
+    patches = images.patches
+
+    def cutting(image: Image.Image) -> Any:
+        if image not in (CROPS[0], CROPS[1]):
+            assert go_on.wait(30)
+        return patches(image)
+
+    monkeypatch.setitem(vars(images), "patches", cutting)
+    with LocalEngine(random_checkpoint(), max_rows=2, overlap=True) as engine:
+        ids = [engine.submit(request) for request in REQUESTS[:6]]
+        stream = engine.stream()
+        request_id, result = next(stream)
+        assert request_id in ids[:2]
+        assert result.nfe > 1
+        go_on.set()
+        assert {result.finish_reason for _, result in stream} <= {"stop", "length"}
+        assert engine.stats().images_beside == 4
+
+
+def test_after_all_that_was_begun_is_cancelled_the_next_are_begun() -> None:
+    with LocalEngine(random_checkpoint()) as engine:
+        expected = engine.generate(REQUESTS)
+    with LocalEngine(random_checkpoint(), max_rows=2, overlap=True) as engine:
+        ids = [engine.submit(request) for request in REQUESTS[:4]]
+
+        def cancel() -> None:
+            for request_id in ids:
+                engine.cancel(request_id)
+
+        engine.on_pass = cancel
+        assert {result.finish_reason for _, result in engine.stream()} == {"cancelled"}
+        engine.on_pass = None
+        for left, right in zip(engine.generate(REQUESTS[4:]), expected[4:], strict=True):
+            same(left, right)
+        assert engine.stats().images_beside == 2 + len(REQUESTS) - 4 - 2
+
+
+@pytest.mark.parametrize(("overlap", "at"), [(False, 0), (True, 0), (True, 1), (True, 2)])
+def test_an_interrupt_loses_no_image(overlap: bool, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While images are encoded, or while the thread that does it is given them or waited for."""
+    with LocalEngine(random_checkpoint()) as engine:
+        expected = engine.generate(REQUESTS)
+    with LocalEngine(random_checkpoint(), max_rows=3, overlap=overlap) as engine:
+        images = engine._images
+        owner, name = [(images, "_visual"), (images._beside, "start"), (images._beside, "finish")][at]
+        usual = getattr(owner, name)
+
+        def interrupted(*arguments: Any) -> Any:
+            monkeypatch.setattr(owner, name, usual)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(owner, name, interrupted)
+        ids = [engine.submit(request) for request in REQUESTS]
+        with pytest.raises(KeyboardInterrupt):
+            list(engine.stream())
+        results = dict(engine.stream())
+        assert engine.cache_pages[0] == 0
+    for request_id, right in zip(ids, expected, strict=True):
+        same(results[request_id], right)
+
+
+def test_a_device_that_fails_beside_is_an_engine_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with LocalEngine(random_checkpoint(), max_rows=3, overlap=True) as engine:
+        assert engine._images._beside is not None
+        finish = engine._images._beside.finish
+
+        def fails() -> None:
+            finish()
+            raise RuntimeError("device-side assert")
+
+        monkeypatch.setattr(engine._images._beside, "finish", fails)
+        with pytest.raises(EngineError, match="device-side assert"):
+            engine.generate(REQUESTS)
+        assert engine.cache_pages[0] == 0
+
+
+def test_a_trace_shows_what_went_beside(tmp_path: Path) -> None:
+    with LocalEngine(random_checkpoint(), max_rows=3, overlap=True) as engine:
+        with chrome_trace(tmp_path / "trace.json"):
+            engine.generate(REQUESTS)
+        assert engine.stats().images_beside > 0
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    threads = {event["tid"] for event in events if event.get("name") == "vision"}
+    assert len(threads) == 2
+
+
 def test_results_do_not_wait_for_the_eye(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a pass finished is there while images are still encoded beside it; cancelling these then does no harm."""
     model = random_checkpoint().model
@@ -261,25 +351,19 @@ def test_results_do_not_wait_for_the_eye(monkeypatch: pytest.MonkeyPatch) -> Non
         return encode(pixels, grids)
 
     monkeypatch.setitem(vars(model), "encode_images", encoding)
-    one = replace(SHORT, max_tokens=1)
-    with LocalEngine(random_checkpoint(), max_rows=1, overlap=True) as engine:
-        first = engine.submit(Request(CROPS[0], params=one))
-        others: list[int] = []
-
-        def submit() -> None:
-            if not others:  # the first pass is over, and the last is to come
-                others.extend(engine.submit(request) for request in REQUESTS[1:5])
-
-        engine.on_pass = submit
+    with LocalEngine(random_checkpoint(), max_rows=2, overlap=True) as engine:
+        ids = [engine.submit(request) for request in REQUESTS[:6]]
         stream = engine.stream()
-        request_id, result = next(stream)
-        assert (request_id, result.nfe) == (first, 2)
+        first, result = next(stream)
+        assert first in ids[:2]
+        assert result.nfe > 1
         assert engine.stats().images_beside == 0
-        assert engine.cancel(others[0])
+        assert engine.cancel(ids[2])
         go_on.set()
         results = dict(stream)
-        assert results[others[0]].finish_reason == "cancelled"
-        assert {results[i].finish_reason for i in others[1:]} <= {"stop", "length"}
+        assert results[ids[2]].finish_reason == "cancelled"
+        assert {result.finish_reason for i, result in results.items() if i != ids[2]} <= {"stop", "length"}
+        assert len(results) == 5
         assert engine.cache_pages[0] == 0
 
 
@@ -393,6 +477,18 @@ def test_a_stream_is_ordered_by_waiting(monkeypatch: pytest.MonkeyPatch) -> None
     assert log == ["side waits for main", "on side, thread beside", "work", "main waits for side", "kept for main"]
     beside.finish()
     assert len(log) == 5
+
+    def interrupted(_: FakeStream) -> None:
+        monkeypatch.setattr(main, "wait_stream", wait)
+        raise KeyboardInterrupt
+
+    wait = main.wait_stream
+    monkeypatch.setattr(main, "wait_stream", interrupted)
+    beside.start(work)
+    with pytest.raises(KeyboardInterrupt):
+        beside.finish()
+    beside.finish()
+    assert log[-2:] == ["main waits for side", "kept for main"]
     beside.close()
 
 

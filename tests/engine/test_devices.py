@@ -9,7 +9,13 @@ import pytest
 import torch
 
 from mineru_diffusion.engine import devices
-from mineru_diffusion.engine.devices import choose_device, choose_dtype, choose_threads, has_bfloat16_units
+from mineru_diffusion.engine.devices import (
+    choose_device,
+    choose_dtype,
+    choose_threads,
+    default_overlap,
+    has_bfloat16_units,
+)
 from mineru_diffusion.errors import UsageError
 
 CPU = torch.device("cpu")
@@ -91,3 +97,21 @@ def test_no_more_threads_than_the_process_may_use(monkeypatch: pytest.MonkeyPatc
     assert choose_threads() == 2
     torch.set_num_threads(1)
     assert choose_threads() == 1
+
+
+@pytest.mark.parametrize(
+    ("version", "device", "overlap"),
+    [
+        ("2.13.0+cpu", "cpu", False),
+        ("2.13.0+cu128", "cuda", True),
+        ("2.10.0a0+git12", "cuda", True),
+        ("2.9.1", "cuda", False),
+        ("3.0", "cuda:1", True),
+        ("2.13.0", "mps", False),
+    ],
+)
+def test_images_are_encoded_beside_passes_where_two_threads_may_use_the_device(
+    version: str, device: str, overlap: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "__version__", version)
+    assert default_overlap(torch.device(device)) == overlap

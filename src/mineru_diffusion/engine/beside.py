@@ -5,7 +5,7 @@ not depend on how long anything takes."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 Given = TypeVar("Given")
 
-Work = Callable[[], Iterable[Tensor]]
+Work = Callable[[], list[Tensor]]
 """Gives the tensors that it made for the time after `finish`."""
 
 
@@ -74,7 +74,7 @@ class Beside:
 
     def _run(self, work: Work) -> list[Tensor]:
         with contextlib.nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
-            return list(work())
+            return work()
 
     def finish(self) -> None:
         """After this, what was made can be used. On CUDA the caller's stream then waits for it, the caller only until
@@ -83,16 +83,16 @@ class Beside:
             return
         try:
             made = self._running.result()
-        finally:
-            if self._running.done():  # not if the wait was interrupted
-                self._running = None
-        if self._stream is None:
-            return
-        current = torch.cuda.current_stream(self._device)
-        current.wait_stream(self._stream)
-        for tensor in made:
-            # Their memory belongs to the other stream, which must not hand it out while this one reads it.
-            tensor.record_stream(current)
+            if self._stream is not None:
+                current = torch.cuda.current_stream(self._device)
+                current.wait_stream(self._stream)
+                for tensor in made:
+                    # Their memory belongs to the other stream, which must not hand it out while this one reads it.
+                    tensor.record_stream(current)
+        except Exception:
+            self._running = None
+            raise
+        self._running = None  # not if the wait was interrupted: then all of this is to be done again
 
     def close(self) -> None:
         """Wait for the work, forget what it made, and let the thread end."""

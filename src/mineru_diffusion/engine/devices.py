@@ -81,6 +81,13 @@ def default_cache_bytes(device: torch.device) -> int:
     return 2 << 30
 
 
+def default_overlap(device: torch.device) -> bool:
+    """Whether images are encoded beside passes: on CUDA, with a torch whose matrix products two threads may start at a
+    time (https://github.com/pytorch/pytorch/pull/167248). On a CPU, passes leave nothing idle."""
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    return device.type == "cuda" and version >= (2, 10)
+
+
 def choose_threads() -> int:
     """Let torch use no more threads than this process may run on at once: a container's share, or the cores that it is
     bound to; returns how many it uses. `OMP_NUM_THREADS` and an earlier `torch.set_num_threads` are kept if lower."""

@@ -52,10 +52,13 @@ class CudaRecorder:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._pool = torch.cuda.graph_pool_handle()
+        # torch hands out the same few streams in turn: one of another priority is not the one that images are encoded
+        # on meanwhile, whose work would be recorded too.
+        self._stream = torch.cuda.Stream(device, priority=-1)
 
     def __call__(self, function: Callable[[], Tensor]) -> Callable[[], Tensor]:
         with torch.cuda.device(self.device):
-            side, current = torch.cuda.Stream(), torch.cuda.current_stream()
+            side, current = self._stream, torch.cuda.current_stream()
             side.wait_stream(current)
             with torch.cuda.stream(side):
                 # What is made on first use (handles, compiled kernels) must not be made while recording.
@@ -63,7 +66,7 @@ class CudaRecorder:
             current.wait_stream(side)
             graph = torch.cuda.CUDAGraph()
             # Threads that prepare images meanwhile do no harm.
-            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            with torch.cuda.graph(graph, pool=self._pool, stream=side, capture_error_mode="thread_local"):
                 out = function()
 
         def replay() -> Tensor:

@@ -20,6 +20,7 @@ from mineru_diffusion.engine.beside import Beside, LazyThread
 from mineru_diffusion.engine.sequence import Sequence
 from mineru_diffusion.engine.stats import EngineStats
 from mineru_diffusion.engine.transfer import to_device
+from mineru_diffusion.errors import EngineError
 from mineru_diffusion.model import MinerUDiffusionForConditionalGeneration, MinerUDiffusionProcessor
 
 Patches = tuple[NDArray[np.float32], tuple[int, int, int]]
@@ -73,9 +74,9 @@ class ImageQueue:
         self._images: dict[int, Image.Image] = {}
         self._cut: dict[int, Future[Patches]] = {}
         self._pixels: dict[int, int] = {}
-        self._patches_of = processor.image_processor.patches
         self._cutter = LazyThread("patches")
         self._beside = Beside(self._weight.device) if overlap else None
+        self._begun: set[int] = set()
 
     def add(self, request_id: int, image: Image.Image) -> None:
         """An image that will be needed."""
@@ -85,6 +86,7 @@ class ImageQueue:
     def drop(self, request_id: int) -> None:
         """An image that will not be needed after all."""
         self._images.pop(request_id, None)
+        self._begun.discard(request_id)
         future = self._take(request_id)
         if future is not None:
             future.cancel()
@@ -106,19 +108,38 @@ class ImageQueue:
             request_id = next(iter(self._images))
             image = self._images.pop(request_id)
             self._pixels[request_id] = min(image.width * image.height, self._processor.image_processor.max_pixels)
-            self._cut[request_id] = self._cutter.submit(self._patches_of, image)
+            self._cut[request_id] = self._cutter.submit(self._processor.image_processor.patches, image)
 
     def embed(self, sequences: Iterable[Sequence]) -> None:
-        """Give each sequence its embedded prompt [P, W], or its problem. What `begin` began must be finished."""
-        # Others have had their pages taken away, or were encoded by `begin`.
-        new = [s for s in sequences if s.prompt_embeds is None and s.problem is None]
-        self._encode_all([(s, self._claim(s)) for s in new])
+        """Give each sequence that has none its embedded prompt [P, W], or its problem.
+
+        Raises:
+            EngineError: the device failed in what `begin` began.
+        """
+        sequences = list(sequences)
+        # Not asked of the sequences, where it would depend on how far the thread is.
+        if any(s.id in self._begun for s in sequences):
+            self._finish()
+        claimed = [(s, self._claim(s)) for s in sequences if s.prompt_embeds is None and s.problem is None]
+        if not claimed:
+            return
+        try:
+            self._finish()  # perhaps it still works for those that were cancelled
+            self._encode_all(claimed)
+        except BaseException:
+            self._give_back(claimed)
+            raise
 
     def begin(self, waiting: Iterable[Sequence]) -> None:
-        """Start to embed the next group of waiting sequences, beside what the caller does until `finish`, unless enough
-        are ready. Which they are is settled here."""
-        if self._beside is None:
+        """Start to embed the next group of waiting sequences beside what the caller does, until `embed` is asked for
+        one of them. Nothing is started before that, or if enough are ready. Which they are is settled here.
+
+        Raises:
+            EngineError: the device failed.
+        """
+        if self._beside is None or self._begun:
             return
+        self._finish()
         room = self._group_patches
         merge = self._processor.image_processor.merge_size**2
         claimed: list[tuple[Sequence, Claim]] = []
@@ -140,12 +161,22 @@ class ImageQueue:
             self._stats.images_beside += self._encode_all(claimed)
             return [sequence.prompt_embeds for sequence, _ in claimed if sequence.prompt_embeds is not None]
 
-        self._beside.start(work)
+        self._begun = {sequence.id for sequence, _ in claimed}
+        try:
+            self._beside.start(work)
+        except BaseException:
+            self._begun.clear()
+            self._give_back(claimed)
+            raise
 
-    def finish(self) -> None:
-        """What `begin` began is done after this."""
+    def _finish(self) -> None:
         if self._beside is not None:
-            self._beside.finish()
+            try:
+                self._beside.finish()
+            except (RuntimeError, MemoryError) as error:
+                self._begun.clear()
+                raise EngineError(f"encoding images failed: {error}") from error
+            self._begun.clear()
 
     @property
     def _group_patches(self) -> int:
@@ -156,6 +187,15 @@ class ImageQueue:
         self._look_ahead()
         image, future = self._images.pop(sequence.id, None), self._take(sequence.id)
         return image if future is None else future
+
+    def _give_back(self, claimed: list[tuple[Sequence, Claim]]) -> None:
+        """Have images that were claimed and not encoded for another time."""
+        for sequence, claim in claimed:
+            if sequence.prompt_embeds is None and sequence.problem is None:
+                if isinstance(claim, Future):
+                    self._cut[sequence.id] = claim
+                elif claim is not None:
+                    self._images[sequence.id] = claim
 
     @torch.inference_mode()
     def _encode_all(self, claimed: list[tuple[Sequence, Claim]]) -> int:

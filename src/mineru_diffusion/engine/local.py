@@ -16,6 +16,7 @@ from mineru_diffusion.engine.devices import (
     choose_threads,
     default_cache_bytes,
     default_max_rows,
+    default_overlap,
 )
 from mineru_diffusion.engine.images import ImageQueue, is_blank
 from mineru_diffusion.engine.loop import DecodingLoop, page_tokens
@@ -38,7 +39,7 @@ class LocalEngine:
         cache_bytes: memory of the key/value cache at most; None: by device.
         block_length: another block length than the checkpoint's own.
         kernel, graphs: as for `DecodingLoop`.
-        overlap: encode images of waiting requests beside forward passes; None: on CUDA.
+        overlap: encode images of waiting requests beside forward passes; None: on CUDA, if torch is 2.10 or later.
     """
 
     def __init__(
@@ -69,9 +70,12 @@ class LocalEngine:
             kernel=kernel,
             graphs=graphs,
         )
-        if overlap is None:
-            overlap = weight.device.type == "cuda"  # on a CPU, passes leave nothing idle
-        self._images = ImageQueue(model, self._processor, self.loop.stats, overlap=overlap)
+        self._images = ImageQueue(
+            model,
+            self._processor,
+            self.loop.stats,
+            overlap=default_overlap(weight.device) if overlap is None else overlap,
+        )
         vocabulary = self._processor.tokenizer.get_vocab()
         ends = {vocabulary[token] for token in ("<|im_end|>", "<|endoftext|>") if token in vocabulary}
         # Exported checkpoints list all of these; the published one may list one.
@@ -185,10 +189,9 @@ class LocalEngine:
         while True:
             while self._done:
                 yield self._done.popleft()
-            self._images.finish()
-            admitted = scheduler.admit()
-            self._images.embed(admitted)
-            for sequence in admitted:
+            scheduler.admit()
+            self._images.embed(scheduler.running.values())
+            for sequence in list(scheduler.running.values()):
                 if sequence.problem is not None:
                     self.loop.release(sequence)
                     for request_id, tag in self._shared.close(sequence.id):
@@ -304,7 +307,7 @@ def load_engine(
         quantize: `int8`: the decoder's matrices in 8 bits; None: as `dtype` says.
         kernel: what attends over the cache: `sdpa`, `flex`, or `auto`: flex on CUDA where it works.
         graphs: replay passes from CUDA graphs; None: on CUDA.
-        overlap: encode images of waiting requests beside forward passes; None: on CUDA.
+        overlap: encode images of waiting requests beside forward passes; None: on CUDA, if torch is 2.10 or later.
 
     Raises:
         CheckpointError: the checkpoint cannot be loaded.

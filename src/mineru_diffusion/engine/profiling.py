@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from mineru_diffusion.errors import OutputError
 
@@ -25,10 +26,20 @@ def chrome_trace(path: str | Path) -> Iterator[None]:
     activities = [ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(ProfilerActivity.CUDA)
-    with profile(activities=activities) as recorded:
+    with profile(activities=activities, experimental_config=_all_threads()) as recorded:
         yield
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         recorded.export_chrome_trace(str(path))
     except (OSError, RuntimeError) as error:
         raise OutputError(path, f"the profile cannot be written: {error}", "choose another file") from error
+
+
+def _all_threads() -> Any:
+    """Has torch record the thread that encodes images as well, where it can."""
+    try:
+        from torch._C._profiler import _ExperimentalConfig
+
+        return _ExperimentalConfig(profile_all_threads=True)
+    except (ImportError, TypeError):
+        return None
