@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 import unicodedata
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -78,7 +80,18 @@ def test_a_folder_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "report" / "report.md").read_text(encoding="utf-8") == "mine"
 
 
-def test_threads_get_different_folders(tmp_path: Path) -> None:
+@pytest.fixture
+def _threads_in_turn() -> Iterator[None]:
+    """Threads take turns as often as they can."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)
+
+
+@pytest.mark.usefixtures("_threads_in_turn")
+@pytest.mark.parametrize("attempt", range(10))
+def test_threads_get_different_folders(attempt: int, tmp_path: Path) -> None:
     writers = [OutputWriter(tmp_path) for _ in range(8)]
     threads = [
         threading.Thread(target=lambda i=i, w=w: w.write(document(f"{i}/same.pdf", str(i))))
@@ -89,6 +102,34 @@ def test_threads_get_different_folders(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert len(visible(tmp_path)) == 8
+    assert len({(tmp_path / name / ".source").read_text(encoding="utf-8") for name in visible(tmp_path)}) == 8
+
+
+def test_a_marker_that_was_never_written_is_left_to_whoever_made_it(tmp_path: Path) -> None:
+    """Another run may be about to write it."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / ".source").touch()
+    with OutputWriter(tmp_path) as writer:
+        assert writer.write(document("a.pdf", "mine")).stem.startswith("a-")
+    assert files(tmp_path / "a") == [".source"]
+
+
+def test_a_file_of_the_name_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a file", encoding="utf-8")
+    with OutputWriter(tmp_path) as writer:
+        assert writer.write(document("a.pdf", "mine")).stem.startswith("a-")
+    assert (tmp_path / "a").read_text(encoding="utf-8") == "a file"
+
+
+def test_folders_are_taken_where_there_are_no_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    with OutputWriter(tmp_path) as one, OutputWriter(tmp_path) as other:
+        assert one.write(document("1/a.pdf", "one")).stem == "a"
+        assert other.write(document("2/a.pdf", "two")).stem.startswith("a-")
+        assert OutputWriter(tmp_path).write(document("1/a.pdf", "again")).stem == "a"
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

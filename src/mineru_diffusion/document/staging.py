@@ -70,6 +70,31 @@ class Staging:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
 
+    def create(self, target: Path, text: str) -> bool:
+        """Make a file that nobody ever sees empty; False if there is one already.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
+        temporary = self._folder / f"{next(self._numbers)}{target.suffix}"
+        try:
+            temporary.write_text(text, encoding="utf-8")
+            try:
+                os.link(temporary, target)
+            except FileExistsError:
+                return False
+            except OSError:  # no hard links here: not whole at once, but still by one only
+                with target.open("x", encoding="utf-8") as file:
+                    file.write(text)
+            return True
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise output_error(target, error) from error
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
     def close(self) -> None:
         """Remove what is left of this run's folder; may be called twice."""
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -134,7 +134,7 @@ class OutputWriter:
             raise _NoFolder
         for name in names:
             directory = taken.get(collision_key(name), self.out_dir / name)
-            if _take(directory, identity):
+            if _take(directory, identity, self._staging):
                 taken[collision_key(name)] = directory
                 return directory
         raise OutputError(self.out_dir, f"no free name for {source}", "choose another output folder")
@@ -215,22 +215,19 @@ def _owner(directory: Path) -> str:
         return ""
 
 
-def _take(directory: Path, identity: str) -> bool:
+def _take(directory: Path, identity: str, staging: Staging) -> bool:
     """Mark a new or empty folder as this source's; False if it is someone else's."""
+    marker = directory / _MARKER
     try:
         directory.mkdir(exist_ok=True)
-        if [entry.name for entry in directory.iterdir()] == [_MARKER] and not _owner(directory):
-            (directory / _MARKER).unlink(missing_ok=True)  # whoever made it was stopped before it was written
-        if any(entry.name != _MARKER for entry in directory.iterdir()) and not (directory / _MARKER).exists():
+        if any(entry.name != _MARKER for entry in directory.iterdir()) and not marker.exists():
             return False
-        # Exclusive creation is what decides between two processes.
-        with (directory / _MARKER).open("x", encoding="ascii") as file:
-            file.write(identity + "\n")
-    except FileExistsError:
-        return directory.is_dir() and _owner(directory) == identity
+    except FileExistsError:  # a file of that name
+        return False
     except OSError as error:
         raise output_error(directory, error) from error
-    return True
+    # This is what decides between two threads or processes.
+    return staging.create(marker, identity + "\n") or _owner(directory) == identity
 
 
 def _drop_stale_formats(folder: OutputFolder, written: set[str]) -> None:
