@@ -12,7 +12,7 @@ import itertools
 import os
 import shutil
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -55,8 +55,7 @@ class Staging:
         Raises:
             OutputError: it cannot be written.
         """
-        temporary = self._folder / f"{next(self._numbers)}{target.suffix}"
-        try:
+        with self._unfinished(target) as temporary:
             write(temporary)
             if not temporary.exists():
                 target.unlink(missing_ok=True)
@@ -64,11 +63,6 @@ class Staging:
             _to_disk(temporary)
             os.replace(temporary, target)
             return True
-        except OSError as error:
-            raise output_error(target, error) from error
-        finally:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
 
     def create(self, target: Path, text: str) -> bool:
         """Make a file that nobody ever sees empty; False if there is one already.
@@ -76,19 +70,26 @@ class Staging:
         Raises:
             OutputError: it cannot be written.
         """
-        temporary = self._folder / f"{next(self._numbers)}{target.suffix}"
-        try:
+        with self._unfinished(target) as temporary:
             temporary.write_text(text, encoding="utf-8")
             try:
                 os.link(temporary, target)
-            except FileExistsError:
-                return False
-            except OSError:  # no hard links here: not whole at once, but still by one only
-                with target.open("x", encoding="utf-8") as file:
-                    file.write(text)
+            except (
+                OSError
+            ):  # it is there, or hard links are not; then it is not whole at once, but still made by one only
+                try:
+                    with target.open("x", encoding="utf-8") as file:
+                        file.write(text)
+                except FileExistsError:
+                    return False
             return True
-        except FileExistsError:
-            return False
+
+    @contextlib.contextmanager
+    def _unfinished(self, target: Path) -> Iterator[Path]:
+        """A place for what becomes `target`; what is left there afterwards is removed."""
+        temporary = self._folder / f"{next(self._numbers)}{target.suffix}"
+        try:
+            yield temporary
         except OSError as error:
             raise output_error(target, error) from error
         finally:

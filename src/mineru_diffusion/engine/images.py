@@ -116,15 +116,13 @@ class ImageQueue:
         Raises:
             EngineError: the device failed in what `begin` began.
         """
-        sequences = list(sequences)
-        # Not asked of the sequences, where it would depend on how far the thread is.
-        if any(s.id in self._begun for s in sequences):
-            self._finish()
-        claimed = [(s, self._claim(s)) for s in sequences if s.prompt_embeds is None and s.problem is None]
-        if not claimed:
+        # What was begun is not asked of the sequences, where it would depend on how far the thread is.
+        new = [s for s in sequences if s.id in self._begun or s.to_embed]
+        if not new:
             return
+        self._finish()
+        claimed = [(s, self._claim(s)) for s in new if s.to_embed]
         try:
-            self._finish()  # perhaps it still works for those that were cancelled
             self._encode_all(claimed)
         except BaseException:
             self._give_back(claimed)
@@ -144,7 +142,7 @@ class ImageQueue:
         merge = self._processor.image_processor.merge_size**2
         claimed: list[tuple[Sequence, Claim]] = []
         for sequence in waiting:
-            if sequence.prompt_embeds is None and sequence.problem is None:
+            if sequence.to_embed:
                 # Only what the thread that cuts was given already.
                 if sequence.id not in self._cut:
                     break
@@ -191,7 +189,7 @@ class ImageQueue:
     def _give_back(self, claimed: list[tuple[Sequence, Claim]]) -> None:
         """Have images that were claimed and not encoded for another time."""
         for sequence, claim in claimed:
-            if sequence.prompt_embeds is None and sequence.problem is None:
+            if sequence.to_embed:
                 if isinstance(claim, Future):
                     self._cut[sequence.id] = claim
                 elif claim is not None:

@@ -78,6 +78,11 @@ class Sequence:
         self._guard_at = GUARD_EVERY
 
     @property
+    def to_embed(self) -> bool:
+        """Whether its prompt is still to be embedded."""
+        return self.prompt_embeds is None and self.problem is None
+
+    @property
     def known(self) -> int:
         """Positions whose tokens are final: the prompt and all finished blocks."""
         return len(self.prompt_ids) + len(self.tokens)
